@@ -16,7 +16,10 @@ import shutil
 import subprocess
 import sys
 
-BRANCH = {"aarch64": re.compile(r"^(?:b|b\.\w+|cbn?z|tbn?z)\s+(?:.*,\s*)?0x([0-9a-f]+)"), "x86_64": re.compile(r"^j\w+\s+0x([0-9a-f]+)")}
+BRANCH = {
+    "aarch64": re.compile(r"^(?:b|b\.\w+|cbn?z|tbn?z)\s+(?:.*,\s*)?0x([0-9a-f]+)"),
+    "x86_64": re.compile(r"^j\w+\s+0x([0-9a-f]+)"),
+}
 FMA = {"aarch64": re.compile(r"^fml[as]\s+v"), "x86_64": re.compile(r"^vfn?m(?:add|sub)\w*p[sd]\s")}
 MEMORY = {"aarch64": re.compile(r"^(?:ld|st)"), "x86_64": re.compile(r"^(?!lea|prefetch|nop).*\(")}
 STACK = {"aarch64": re.compile(r"\[(?:sp|x29)\b"), "x86_64": re.compile(r"\(%r[sb]p")}
@@ -31,7 +34,9 @@ def tool(name):
 
 def functions(path):
     """Name -> [(address, instruction)], and the architecture."""
-    text = subprocess.run([tool("llvm-objdump"), "-d", "--no-show-raw-insn", path], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(
+        [tool("llvm-objdump"), "-d", "--no-show-raw-insn", path], capture_output=True, text=True, check=True
+    ).stdout
     arch = "aarch64" if "aarch64" in text[:400] else "x86_64"
     out, here = collections.OrderedDict(), None
     for line in text.split("\n"):
@@ -67,7 +72,15 @@ def cycles(loops, arch, cpu):
     lines = [".text", ".Lhere:"]
     for i, (_, body) in enumerate(loops):
         lines += [f"# LLVM-MCA-BEGIN r{i}", *(plain(t, arch) for t in body), f"# LLVM-MCA-END r{i}"]
-    command = [tool("llvm-mca"), "-mtriple=" + arch, "-mcpu=" + cpu, "-json", "-iterations=50", "-instruction-info=false", "-resource-pressure=false"]
+    command = [
+        tool("llvm-mca"),
+        "-mtriple=" + arch,
+        "-mcpu=" + cpu,
+        "-json",
+        "-iterations=50",
+        "-instruction-info=false",
+        "-resource-pressure=false",
+    ]
     run = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True)
     if run.returncode:
         sys.exit("error: llvm-mca: " + run.stderr[:500])
@@ -83,19 +96,35 @@ def main():
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     names, arch = functions(args.file)
-    loops = [(name, body) for name, code in names.items() for body in inner_loops(code, arch) if sum(bool(FMA[arch].match(t)) for t in body) >= args.least]
+    loops = [
+        (name, body)
+        for name, code in names.items()
+        for body in inner_loops(code, arch)
+        if sum(bool(FMA[arch].match(t)) for t in body) >= args.least
+    ]
     rows = []
     for (name, body), took in zip(loops, cycles(loops, arch, args.cpu) if loops else []):
         fma = sum(bool(FMA[arch].match(t)) for t in body)
         memory = sum(bool(MEMORY[arch].match(t)) for t in body)
         stack = sum(bool(MEMORY[arch].match(t) and STACK[arch].search(t)) for t in body)
-        rows.append({"kernel": re.sub(r"__body\d+$", "", name), "fma": fma, "cycles": round(took, 1), "fma_per_cycle": round(fma / took, 2),
-                     "memory_per_fma": round(memory / fma, 2), "stack": stack, "instructions": len(body)})
+        rows.append(
+            {
+                "kernel": re.sub(r"__body\d+$", "", name),
+                "fma": fma,
+                "cycles": round(took, 1),
+                "fma_per_cycle": round(fma / took, 2),
+                "memory_per_fma": round(memory / fma, 2),
+                "stack": stack,
+                "instructions": len(body),
+            }
+        )
     if args.json:
         print(json.dumps(rows, indent=1))
         return
     for r in rows:
-        print(f"{r['fma_per_cycle']:5.2f} a cycle  {r['fma']:4} in {r['cycles']:6.1f}  memory {r['memory_per_fma']:.2f}  stack {r['stack']:3}  {r['kernel']}")
+        print(
+            f"{r['fma_per_cycle']:5.2f} a cycle  {r['fma']:4} in {r['cycles']:6.1f}  memory {r['memory_per_fma']:.2f}  stack {r['stack']:3}  {r['kernel']}"
+        )
 
 
 if __name__ == "__main__":

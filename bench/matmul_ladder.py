@@ -176,8 +176,17 @@ def table(N, rows, threads):
         blas = next(r.best for r in rows if r.name == "OpenBLAS" and r.threads == t)
         for row in rows:
             if row.threads == t:
-                lines.append({"size": N, "threads": t, "schedule": row.name, "ms": row.best * 1e3, "gflops": flops / row.best / 1e9,
-                              "typical_ms": statistics.median(row.seconds) * 1e3, "vs_openblas": blas / row.best})
+                lines.append(
+                    {
+                        "size": N,
+                        "threads": t,
+                        "schedule": row.name,
+                        "ms": row.best * 1e3,
+                        "gflops": flops / row.best / 1e9,
+                        "typical_ms": statistics.median(row.seconds) * 1e3,
+                        "vs_openblas": blas / row.best,
+                    }
+                )
     return lines
 
 
@@ -222,7 +231,9 @@ def main():
     if args.json:
         print(json.dumps({"peak": peak.best, "rows": lines, "checks": checks}, indent=1))
         return
-    print("| size | threads | schedule | ms | GFLOP/s | of peak | typical | vs OpenBLAS |\n|---|---|---|---|---|---|---|---|")
+    print(
+        "| size | threads | schedule | ms | GFLOP/s | of peak | typical | vs OpenBLAS |\n|---|---|---|---|---|---|---|---|"
+    )
     for r in lines:
         print(f"| {r['size']} | {r['threads']} | {r['schedule']} | {r['ms']:.2f} | {r['gflops']:.1f} | "
               f"{r['of_peak'] * 100:.0f} % | {r['typical'] * 100:.0f} % | {r['vs_openblas']:.2f}x |")

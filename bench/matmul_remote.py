@@ -50,9 +50,17 @@ def build(args):
 
 
 class Tensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
-                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
-                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
 
 
 class Arg(ctypes.Structure):
@@ -82,8 +90,20 @@ class Runtime:
 
     def bind(self, func, arrays):
         self.kept += arrays
-        tensors = [Tensor(a.ctypes.data, (ctypes.c_int32 * 2)(CPU, 0), a.ndim, FLOAT, 32, 1, (ctypes.c_int64 * a.ndim)(*a.shape), None, 0)
-                   for a in arrays]
+        tensors = [
+            Tensor(
+                a.ctypes.data,
+                (ctypes.c_int32 * 2)(CPU, 0),
+                a.ndim,
+                FLOAT,
+                32,
+                1,
+                (ctypes.c_int64 * a.ndim)(*a.shape),
+                None,
+                0,
+            )
+            for a in arrays
+        ]
         args = (Arg * len(arrays))(*(Arg(ctypes.pointer(t), 0) for t in tensors))
         return lambda: self.check(self.lib.lathe_rt_func_call(func, len(arrays), args, self.error))
 
@@ -153,7 +173,10 @@ def run(args):
             if (k["size"], k["threads"]) == (N, threads):
                 out = aligned(np.zeros((N, N), "float32"))
                 runtime.threads(threads)
-                call = runtime.bind(runtime.load(folder / k["file"]), [aligned(a), aligned(panels(b, k["NR"]) if k["ahead"] else b), out])
+                call = runtime.bind(
+                    runtime.load(folder / k["file"]),
+                    [aligned(a), aligned(panels(b, k["NR"]) if k["ahead"] else b), out],
+                )
                 call()
                 np.testing.assert_allclose(out, expected, rtol=1e-3, atol=1e-3)
                 rows.append(("packed, B ahead" if k["ahead"] else "packed", call, []))
@@ -165,7 +188,10 @@ def run(args):
                 time.sleep(REST)
                 call()
                 times.append(statistics.median(seconds(call) for _ in range(5)))
-        blas = [min((how(t) for name, _, t in rows if not name.startswith("packed")), default=float("nan")) for how in (statistics.median, min)]
+        blas = [
+            min((how(t) for name, _, t in rows if not name.startswith("packed")), default=float("nan"))
+            for how in (statistics.median, min)
+        ]
         for name, _, times in rows:
             line = f"{N:5d} x {threads:2d} threads  {name:16s}"
             for label, how, peer in (("median", statistics.median, blas[0]), ("best", min, blas[1])):

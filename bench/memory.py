@@ -127,14 +127,25 @@ def rows_of(name, models, threads, rounds, config):
         weights = prepared(name, models, folder, config)
         for n in threads:
             found, outputs = {}, {}
-            for who, library, model in (("lathe", runtime_library(), folder / "model.so"), ("onnxruntime", "-", folder / "model.onnx")):
+            for who, library, model in (
+                ("lathe", runtime_library(), folder / "model.so"),
+                ("onnxruntime", "-", folder / "model.onnx"),
+            ):
                 found[who] = measure(who, library, model, folder / "inputs.npz", n, rounds, folder / f"{who}.npz")
                 with np.load(folder / f"{who}.npz") as data:
                     outputs[who] = [data[k] for k in data.files]
             error = peers.relative_error(outputs["lathe"], outputs["onnxruntime"])
             if error > TOLERANCE:
                 raise SystemExit(f"{name}: the outputs do not agree: relative error {error:.1e}")
-            rows.append({"network": name, "threads": n, "weights": weights, "bytes": found, "ratio": found["lathe"] / found["onnxruntime"]})
+            rows.append(
+                {
+                    "network": name,
+                    "threads": n,
+                    "weights": weights,
+                    "bytes": found,
+                    "ratio": found["lathe"] / found["onnxruntime"],
+                }
+            )
     return rows
 
 
@@ -143,7 +154,9 @@ def main():
         who, library, model, inputs, threads, out = sys.argv[2:]
         return child(who, library, model, inputs, int(threads), out)
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--networks", default="resnet50", help="comma list of files in --models; resnet18 can be made without")
+    parser.add_argument(
+        "--networks", default="resnet50", help="comma list of files in --models; resnet18 can be made without"
+    )
     parser.add_argument("--models", help="folder of NAME.onnx")
     parser.add_argument("--threads", default="1")
     parser.add_argument("--rounds", type=int, default=3)
@@ -160,7 +173,9 @@ def main():
         print("| network | threads | weights MB | Lathe MB | ONNX Runtime MB | ratio |\n|---|---|---|---|---|---|")
         for r in rows:
             mb = {k: v / 1e6 for k, v in r["bytes"].items()}
-            print(f"| {r['network']} | {r['threads']} | {r['weights'] / 1e6:.1f} | {mb['lathe']:.1f} | {mb['onnxruntime']:.1f} | {r['ratio']:.2f} |")
+            print(
+                f"| {r['network']} | {r['threads']} | {r['weights'] / 1e6:.1f} | {mb['lathe']:.1f} | {mb['onnxruntime']:.1f} | {r['ratio']:.2f} |"
+            )
     return int(args.check and any(r["ratio"] > RATIO for r in rows))
 
 

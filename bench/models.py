@@ -11,6 +11,7 @@ inputs; one that disagrees, or is too fast to have computed anything, is named a
 A figure is the best median of the rounds; the ratio is the fastest peer's divided by Lathe's.
 The graphs are not part of the project: they are looked for in $LATHE_SHARED/models or
 ../shared/models.  --export writes compiled models for bench/models_remote.py to run elsewhere."""
+
 import argparse
 import importlib.util
 import json
@@ -119,11 +120,15 @@ def same_answer(found, wanted, name="", fast=False):
 def load_all(path, library, usable, threads, wanted, feeds, fast=False):
     """The runners that give the right answer on every input, and {name: reason} of the others."""
     runners, refused = {}, {}
-    makers = [("Lathe", lambda: peers.Lathe(library, threads))] + [(p.name, lambda p=p: p.load(path, threads)) for p in usable]
+    makers = [("Lathe", lambda: peers.Lathe(library, threads))] + [
+        (p.name, lambda p=p: p.load(path, threads)) for p in usable
+    ]
     for name, make in makers:
         try:
             runner = make()
-            wrong = next((w for w in (same_answer(runner.run(f), y, name, fast) for f, y in zip(feeds, wanted)) if w), None)
+            wrong = next(
+                (w for w in (same_answer(runner.run(f), y, name, fast) for f, y in zip(feeds, wanted)) if w), None
+            )
         except Exception as e:          # peers raise anything
             wrong = f"does not run: {str(e).splitlines()[0][:200] if str(e) else type(e).__name__}"
         if wrong:
@@ -153,8 +158,16 @@ def measure(name, path, usable, args, config):
             if peer != "Lathe" and "ONNX Runtime" in best and best[peer] * IMPLAUSIBLE < best["ONNX Runtime"]:
                 refused[peer] = f"answers in {best[peer] * 1e6:.0f} us: not believed"
         others = [peer for peer in best if peer != "Lathe" and peer not in refused]
-        row = {"network": name, "threads": threads, "compile_s": compile_seconds, "rounds_ms": {p: [t * 1e3 for t in r] for p, r in rounds.items()},
-               "ms": {p: t * 1e3 for p, t in best.items() if p not in refused}, "refused": refused, "ratio": None, "fastest": None}
+        row = {
+            "network": name,
+            "threads": threads,
+            "compile_s": compile_seconds,
+            "rounds_ms": {p: [t * 1e3 for t in r] for p, r in rounds.items()},
+            "ms": {p: t * 1e3 for p, t in best.items() if p not in refused},
+            "refused": refused,
+            "ratio": None,
+            "fastest": None,
+        }
         if others and "Lathe" in row["ms"]:
             row["fastest"] = min(others, key=best.get)
             row["ratio"] = best[row["fastest"]] / best["Lathe"]
@@ -191,12 +204,18 @@ def means(rows):
 
 def markdown(rows, usable, out):
     names = ["Lathe"] + [p.name for p in usable]
-    print(f"| network | threads | {' | '.join(f'{n} ms' for n in names)} | fastest peer | ratio | of medians | aim |", file=out)
+    print(
+        f"| network | threads | {' | '.join(f'{n} ms' for n in names)} | fastest peer | ratio | of medians | aim |",
+        file=out,
+    )
     print("|---" * (len(names) + 6) + "|", file=out)
     for row in rows:
         cells = [f"{row['ms'][n]:.2f}" if n in row["ms"] else "–" for n in names]
         ratio = [f"{row['ratio']:.2f}", f"{row['ratio_of_medians']:.2f}"] if row["ratio"] else ["–", "–"]
-        print(f"| {row['network']} | {row['threads']} | {' | '.join(cells)} | {row['fastest'] or '–'} | {' | '.join(ratio)} | {NETWORKS[row['network']]:.2f} |", file=out)
+        print(
+            f"| {row['network']} | {row['threads']} | {' | '.join(cells)} | {row['fastest'] or '–'} | {' | '.join(ratio)} | {NETWORKS[row['network']]:.2f} |",
+            file=out,
+        )
     print(file=out)
     for threads, mean in means(rows).items():
         print(f"geometric mean of the ratios, {threads} thread{'s' * (threads > 1)}: {mean:.2f}", file=out)
@@ -226,8 +245,20 @@ def export(args, models, folder, config, out):
             library.export_library(os.path.join(work, "m.so"))
             put(os.path.join(work, "m.so"), f"{name}.so")
         put(path, f"{name}.onnx")
-        np.savez(target / f"{name}.npz", **{f"in_{k}": v for k, v in feeds.items()}, **{f"out_{i}": y for i, y in enumerate(wanted)})
-        listed.append({"network": name, "compressed": args.coarse, "target": args.target, "fast_math": args.fast_math, "compile_s": seconds})
+        np.savez(
+            target / f"{name}.npz",
+            **{f"in_{k}": v for k, v in feeds.items()},
+            **{f"out_{i}": y for i, y in enumerate(wanted)},
+        )
+        listed.append(
+            {
+                "network": name,
+                "compressed": args.coarse,
+                "target": args.target,
+                "fast_math": args.fast_math,
+                "compile_s": seconds,
+            }
+        )
         print(f"{name}: compiled in {seconds:.1f} s", file=out)
     (target / "models.json").write_text(json.dumps(listed, indent=1))
     arch = re.search(r"-mtriple=([^-\s]+)", args.target)
@@ -236,25 +267,45 @@ def export(args, models, folder, config, out):
         runtime = "with the runtime"
     else:
         runtime = f"without the runtime: put a liblathe_rt.so for {arch[1]} beside them"
-    print(f"{len(listed)} networks in {target}, {sum(f.stat().st_size for f in target.iterdir()) / 1e6:.1f} MB, {runtime}; "
-          f"there: bench/models_remote.py DIR", file=out)
+    print(
+        f"{len(listed)} networks in {target}, {sum(f.stat().st_size for f in target.iterdir()) / 1e6:.1f} MB, {runtime}; "
+        f"there: bench/models_remote.py DIR",
+        file=out,
+    )
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--networks", default=",".join(NETWORKS), help="comma list")
-    parser.add_argument("--peers", default="", help="comma list of ort, openvino, ncnn, mnn, torch, tvm (default: all that are installed)")
+    parser.add_argument(
+        "--peers",
+        default="",
+        help="comma list of ort, openvino, ncnn, mnn, torch, tvm (default: all that are installed)",
+    )
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--target", default="llvm -mcpu=native")
     parser.add_argument("--opt-level", type=int, default=3)
-    parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of Lathe's passes")
-    parser.add_argument("--fast-math", choices=("bf16", "fp16"), default="", help="Lathe in reduced precision; with fp16 OpenVINO, ncnn and MNN too, other peers stay in float32")
-    parser.add_argument("--cache", default=os.path.join(tempfile.gettempdir(), "lathe-bench-models"), help="where filled networks are kept")
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of Lathe's passes"
+    )
+    parser.add_argument(
+        "--fast-math",
+        choices=("bf16", "fp16"),
+        default="",
+        help="Lathe in reduced precision; with fp16 OpenVINO, ncnn and MNN too, other peers stay in float32",
+    )
+    parser.add_argument(
+        "--cache",
+        default=os.path.join(tempfile.gettempdir(), "lathe-bench-models"),
+        help="where filled networks are kept",
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--check", action="store_true", help="exit with status 1 when a figure is missed")
     parser.add_argument("--export", metavar="DIR", help="write compiled models instead of measuring")
-    parser.add_argument("--coarse", action="store_true", help="with --export: weights of three values, files compressed")
+    parser.add_argument(
+        "--coarse", action="store_true", help="with --export: weights of three values, files compressed"
+    )
     args = parser.parse_args()
     args.networks, args.threads = args.networks.split(","), [int(t) for t in args.threads.split(",")]
     args.peers = [p for p in args.peers.split(",") if p]
@@ -278,7 +329,9 @@ def main():
     args = arguments()
     models = shared_models()
     if models is None:
-        print("skipped: the graphs were not found; set LATHE_SHARED to the folder that holds models/graphs and models/fill.py")
+        print(
+            "skipped: the graphs were not found; set LATHE_SHARED to the folder that holds models/graphs and models/fill.py"
+        )
         return 0
     out, folder = peers.own_stdout(), pathlib.Path(args.cache)
     folder.mkdir(parents=True, exist_ok=True)
@@ -294,10 +347,19 @@ def main():
         rows += measure(name, filled(models, name, folder), usable, args, settings(args))
     found = checks(rows)
     if args.json:
-        print(json.dumps({"versions": versions, "missing": missing, "rows": rows, "means": means(rows), "checks": found}, indent=1), file=out)
+        print(
+            json.dumps(
+                {"versions": versions, "missing": missing, "rows": rows, "means": means(rows), "checks": found},
+                indent=1,
+            ),
+            file=out,
+        )
     else:
         markdown(rows, usable, out)
-        print("\n" + ", ".join(f"{n} {v}" for n, v in versions.items()) + f"; best median of {args.rounds} rounds", file=out)
+        print(
+            "\n" + ", ".join(f"{n} {v}" for n, v in versions.items()) + f"; best median of {args.rounds} rounds",
+            file=out,
+        )
         for name, why in missing.items():
             print(f"{name}: not here ({why})", file=out)
         print(file=out)

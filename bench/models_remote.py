@@ -25,20 +25,44 @@ import numpy as np  # noqa: E402
 import peers  # noqa: E402
 
 CPU = 1
-DTYPES = {(2, 32): "float32", (2, 64): "float64", (2, 16): "float16", (0, 64): "int64", (0, 32): "int32", (0, 8): "int8", (1, 8): "uint8", (6, 8): "bool"}
+DTYPES = {
+    (2, 32): "float32",
+    (2, 64): "float64",
+    (2, 16): "float16",
+    (0, 64): "int64",
+    (0, 32): "int32",
+    (0, 8): "int8",
+    (1, 8): "uint8",
+    (6, 8): "bool",
+}
 CODES = {name: code for code, name in DTYPES.items()}
 TOLERANCE = 1e-3
 
 
 class Tensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
-                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
-                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
 
 
 class Port(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("ndim", ctypes.c_int32),
-                ("shape", ctypes.POINTER(ctypes.c_int64)), ("type", ctypes.c_char_p)]
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("ndim", ctypes.c_int32),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("type", ctypes.c_char_p),
+    ]
 
 
 class Runtime:
@@ -72,7 +96,17 @@ class Runner:
         for name, x in feeds.items():
             x = np.ascontiguousarray(x)
             code, bits = CODES[str(x.dtype)]
-            t = Tensor(x.ctypes.data, (ctypes.c_int32 * 2)(CPU, 0), x.ndim, code, bits, 1, (ctypes.c_int64 * x.ndim)(*x.shape), None, 0)
+            t = Tensor(
+                x.ctypes.data,
+                (ctypes.c_int32 * 2)(CPU, 0),
+                x.ndim,
+                code,
+                bits,
+                1,
+                (ctypes.c_int64 * x.ndim)(*x.shape),
+                None,
+                0,
+            )
             self.rt.call("lathe_rt_set_input", self.executor, self.inputs[name], ctypes.byref(t))
         self.rt.call("lathe_rt_run", self.executor)
         return [self.output(i) for i in range(self.outputs)]
@@ -119,7 +153,9 @@ def measure(runtime, folder, name, threads, rounds, usable, fast):
         compiled, model = unpacked(folder, f"{name}.so", work), unpacked(folder, f"{name}.onnx", work)
         for n in threads:
             runners, refused = {}, {}
-            for who, make in [("Lathe", lambda: Runner(runtime, compiled, n))] + [(p.name, lambda p=p: p.load(model, n)) for p in usable]:
+            for who, make in [("Lathe", lambda: Runner(runtime, compiled, n))] + [
+                (p.name, lambda p=p: p.load(model, n)) for p in usable
+            ]:
                 try:
                     runner = make()
                     if wrong := wrong_answer(who, runner.run(feeds), wanted, fast):
@@ -132,7 +168,16 @@ def measure(runtime, folder, name, threads, rounds, usable, fast):
             best = {who: min(t) * 1e3 for who, t in times.items()}
             others = [who for who in best if who != "Lathe"]
             ratio = min(best[o] for o in others) / best["Lathe"] if others and "Lathe" in best else None
-            rows.append({"network": name, "threads": n, "ms": best, "ratio": ratio, "refused": refused, "rounds_ms": {w: [x * 1e3 for x in t] for w, t in times.items()}})
+            rows.append(
+                {
+                    "network": name,
+                    "threads": n,
+                    "ms": best,
+                    "ratio": ratio,
+                    "refused": refused,
+                    "rounds_ms": {w: [x * 1e3 for x in t] for w, t in times.items()},
+                }
+            )
             if "Lathe" in runners:
                 runners["Lathe"].close()
     return rows
@@ -152,18 +197,33 @@ def main():
     runtime = Runtime((args.runtime or args.folder / "liblathe_rt.so").resolve())
     usable, missing = peers.chosen(args.peers.split(","))
     listed = {m["network"]: m for m in json.loads((args.folder / "models.json").read_text())}
-    names, threads = args.networks.split(",") if args.networks else list(listed), list(dict.fromkeys(int(t) for t in args.threads.split(",")))
+    names, threads = args.networks.split(",") if args.networks else list(listed), list(
+        dict.fromkeys(int(t) for t in args.threads.split(","))
+    )
     columns, rows = ["Lathe"] + [p.name for p in usable], []
     if not args.json:
-        print(f"| network | threads | {' | '.join(f'{c} ms' for c in columns)} | ratio to the fastest |\n" + "|---" * (len(columns) + 3) + "|", file=out)
+        print(
+            f"| network | threads | {' | '.join(f'{c} ms' for c in columns)} | ratio to the fastest |\n"
+            + "|---" * (len(columns) + 3)
+            + "|",
+            file=out,
+        )
     for name in names:
-        for row in measure(runtime, args.folder, name, threads, args.rounds, usable, bool(listed[name].get("fast_math"))):
+        for row in measure(
+            runtime, args.folder, name, threads, args.rounds, usable, bool(listed[name].get("fast_math"))
+        ):
             rows.append(row)
             if not args.json:
                 cells = " | ".join(f"{row['ms'][c]:.2f}" if c in row["ms"] else "–" for c in columns)
-                print(f"| {name} | {row['threads']} | {cells} | {format(row['ratio'], '.2f') if row['ratio'] else '–'} |", file=out)
+                print(
+                    f"| {name} | {row['threads']} | {cells} | {format(row['ratio'], '.2f') if row['ratio'] else '–'} |",
+                    file=out,
+                )
     if args.json:
-        print(json.dumps({"versions": {p.name: p.version() for p in usable}, "missing": missing, "rows": rows}, indent=1), file=out)
+        print(
+            json.dumps({"versions": {p.name: p.version() for p in usable}, "missing": missing, "rows": rows}, indent=1),
+            file=out,
+        )
         return
     for n in threads:
         if ratios := [r["ratio"] for r in rows if r["threads"] == n and r["ratio"]]:

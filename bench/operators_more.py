@@ -12,7 +12,12 @@ def weight(*shape):
 
 
 def resized(data, factor, mode, transform="asymmetric", **more):
-    return ("Resize", 13, [data, None, [1.0, 1.0, factor, factor]], {"mode": mode, "coordinate_transformation_mode": transform, **more})
+    return (
+        "Resize",
+        13,
+        [data, None, [1.0, 1.0, factor, factor]],
+        {"mode": mode, "coordinate_transformation_mode": transform, **more},
+    )
 
 
 def conv(data, kernel, group=1, stride=1, pad=0, dilation=1, op="Conv", **more):
@@ -116,6 +121,11 @@ ROWS = [
     ("MatMul", 13, [(128, 256), (256, 512)], {}),
     ("MatMul", 13, [(16, 16), (16, 16)], {}),
     ("MatMul", 13, [(1, 4096), weight(4096, 1024)], {}),
-    ("GRU", 14, [(50, 1, 64), weight(1, 384, 64), weight(1, 384, 128), weight(1, 768)], {"hidden_size": 128, "linear_before_reset": 1}),
+    (
+        "GRU",
+        14,
+        [(50, 1, 64), weight(1, 384, 64), weight(1, 384, 128), weight(1, 768)],
+        {"hidden_size": 128, "linear_before_reset": 1},
+    ),
     ("LSTM", 14, [(32, 8, 128), weight(1, 1024, 128), weight(1, 1024, 256), weight(1, 2048)], {"hidden_size": 256}),
 ]

@@ -24,7 +24,7 @@ import numpy as np  # noqa: E402
 
 import peers  # noqa: E402
 
-STEP, LEVEL3, LEVEL0 = 0.95, 2.0, 0.4                              # speed: against the level below, level 0, ONNX Runtime
+STEP, LEVEL3, LEVEL0 = 0.95, 2.0, 0.4  # speed: against the level below, level 0, ONNX Runtime
 ERROR, LEVELS_APART = 1e-3, 1e-4
 COMPILE_SECONDS, MEMORY, SIZE, FIRST_MS = 6.0, 8.0, 4.0, 50.0      # at level 3
 
@@ -38,7 +38,16 @@ def compile_child(source, out, level):
     library.export_library(out)
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({"compile_s": seconds, "peak_bytes": peak * 1024, "python_bytes": base * 1024, "file_bytes": os.path.getsize(out)}))
+    print(
+        json.dumps(
+            {
+                "compile_s": seconds,
+                "peak_bytes": peak * 1024,
+                "python_bytes": base * 1024,
+                "file_bytes": os.path.getsize(out),
+            }
+        )
+    )
 
 
 def first_child(compiled):
@@ -97,15 +106,25 @@ def speeds(source, folder, levels, threads, rounds):
     x = np.random.default_rng(1).standard_normal((1, 3, 224, 224)).astype("float32")
     feeds, rows = {"input": x}, []
     for n in threads:
-        runners = {f"level {level}": peers.Lathe(lathe.runtime.load_module(str(folder / f"level{level}.so")), n) for level in levels}
+        runners = {
+            f"level {level}": peers.Lathe(lathe.runtime.load_module(str(folder / f"level{level}.so")), n)
+            for level in levels
+        }
         runners["ONNX Runtime"] = peers.OnnxRuntime.load(source, n)
         wanted = runners["ONNX Runtime"].run(feeds)
         outputs = {name: s.run(feeds) for name, s in runners.items()}
         errors = {name: peers.relative_error(y, wanted) for name, y in outputs.items()}
         apart = max(peers.relative_error(outputs[f"level {level}"], outputs[f"level {levels[0]}"]) for level in levels)
         times = peers.side_by_side(runners, feeds, rounds)
-        rows.append({"threads": n, "ms": {k: statistics.median(t) * 1e3 for k, t in times.items()}, "relative_error": errors, "levels_apart": apart,
-                     "rounds_ms": {k: [v * 1e3 for v in t] for k, t in times.items()}})
+        rows.append(
+            {
+                "threads": n,
+                "ms": {k: statistics.median(t) * 1e3 for k, t in times.items()},
+                "relative_error": errors,
+                "levels_apart": apart,
+                "rounds_ms": {k: [v * 1e3 for v in t] for k, t in times.items()},
+            }
+        )
     return rows
 
 
@@ -115,7 +134,14 @@ def checks(rows, cost, levels):
     for row in rows:
         ms, where = row["ms"], f"{row['threads']} thread{'s' * (row['threads'] > 1)}"
         for below, level in zip(levels, levels[1:]):
-            out.append((f"{where}: level {level} / level {below}, speed", ms[f"level {below}"] / ms[f"level {level}"], STEP, True))
+            out.append(
+                (
+                    f"{where}: level {level} / level {below}, speed",
+                    ms[f"level {below}"] / ms[f"level {level}"],
+                    STEP,
+                    True,
+                )
+            )
         if {0, 3} <= set(levels):
             out.append((f"{where}: level 3 / level 0, speed", ms["level 0"] / ms["level 3"], LEVEL3, True))
         if 0 in levels:
@@ -137,20 +163,35 @@ def met(check):
 
 
 def markdown(rows, cost, levels, found, out):
-    print("| threads | program | ms | speed vs level 0 | vs ONNX Runtime | relative error |\n|---|---|---|---|---|---|", file=out)
+    print(
+        "| threads | program | ms | speed vs level 0 | vs ONNX Runtime | relative error |\n|---|---|---|---|---|---|",
+        file=out,
+    )
     for row in rows:
         base = row["ms"].get("level 0", float("nan"))
         for name, ms in row["ms"].items():
-            print(f"| {row['threads']} | {name} | {ms:.2f} | {base / ms:.2f}x | {row['ms']['ONNX Runtime'] / ms:.2f}x | {row['relative_error'][name]:.1e} |", file=out)
-    print("\n| level | compile s | peak memory MB | / weights | model.so MB | / weights | load + first ms | warm ms |\n|---|---|---|---|---|---|---|---|", file=out)
+            print(
+                f"| {row['threads']} | {name} | {ms:.2f} | {base / ms:.2f}x | {row['ms']['ONNX Runtime'] / ms:.2f}x | {row['relative_error'][name]:.1e} |",
+                file=out,
+            )
+    print(
+        "\n| level | compile s | peak memory MB | / weights | model.so MB | / weights | load + first ms | warm ms |\n|---|---|---|---|---|---|---|---|",
+        file=out,
+    )
     for level in levels:
         c = cost[level]
-        print(f"| {level} | {c['compile_s']:.2f} | {c['peak_bytes'] / 1e6:.0f} | {c['memory_over_weights']:.1f}x | {c['file_bytes'] / 1e6:.1f} | "
-              f"{c['file_over_weights']:.2f}x | {c['load_first_ms']:.1f} | {c['warm_ms']:.1f} |", file=out)
+        print(
+            f"| {level} | {c['compile_s']:.2f} | {c['peak_bytes'] / 1e6:.0f} | {c['memory_over_weights']:.1f}x | {c['file_bytes'] / 1e6:.1f} | "
+            f"{c['file_over_weights']:.2f}x | {c['load_first_ms']:.1f} | {c['warm_ms']:.1f} |",
+            file=out,
+        )
     print(file=out)
     for check in found:
         what, got, wanted, larger = check
-        print(f"{'ok  ' if met(check) else 'MISS'} {what}: {got:.3g} (asked for {'at least' if larger else 'at most'} {wanted:g})", file=out)
+        print(
+            f"{'ok  ' if met(check) else 'MISS'} {what}: {got:.3g} (asked for {'at least' if larger else 'at most'} {wanted:g})",
+            file=out,
+        )
 
 
 def main():

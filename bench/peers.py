@@ -107,7 +107,9 @@ class Ncnn(Peer):
         self.inputs = [v.name for v in inputs]
         self.shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in graph.output]
         with tempfile.TemporaryDirectory() as folder:      # pnnx writes beside the model
-            model, made = pathlib.Path(folder) / "m.onnx", [pathlib.Path(folder) / f"m.ncnn.{e}" for e in ("param", "bin")]
+            model, made = pathlib.Path(folder) / "m.onnx", [
+                pathlib.Path(folder) / f"m.ncnn.{e}" for e in ("param", "bin")
+            ]
             model.symlink_to(path.resolve())
             convert([pnnx.EXEC_PATH, model, "fp16=0"], made)
             net = ncnn.Net()
@@ -148,14 +150,35 @@ class Mnn(Peer):
 
         graph = onnx.load(str(path)).graph
         weights = {t.name for t in graph.initializer}
-        self.inputs, self.outputs = [v.name for v in graph.input if v.name not in weights], [v.name for v in graph.output]
+        self.inputs, self.outputs = [v.name for v in graph.input if v.name not in weights], [
+            v.name for v in graph.output
+        ]
         with tempfile.TemporaryDirectory() as folder:
             model = pathlib.Path(folder) / "m.mnn"
-            convert([sys.executable, "-c", self.CONVERTER, "-f", "ONNX", "--modelFile", path, "--MNNModel", model, "--bizCode", "bench"], [model])
+            convert(
+                [
+                    sys.executable,
+                    "-c",
+                    self.CONVERTER,
+                    "-f",
+                    "ONNX",
+                    "--modelFile",
+                    path,
+                    "--MNNModel",
+                    model,
+                    "--bizCode",
+                    "bench",
+                ],
+                [model],
+            )
             # precision high: float32, low: float16.  The runtime manager must outlive the module.
             precision = "low" if self.half else "high"
-            self.manager = MNN.nn.create_runtime_manager(({"backend": "CPU", "precision": precision, "numThread": threads},))
-            self.module = MNN.nn.load_module_from_file(str(model), self.inputs, self.outputs, runtime_manager=self.manager, shape_mutable=True)
+            self.manager = MNN.nn.create_runtime_manager(
+                ({"backend": "CPU", "precision": precision, "numThread": threads},)
+            )
+            self.module = MNN.nn.load_module_from_file(
+                str(model), self.inputs, self.outputs, runtime_manager=self.manager, shape_mutable=True
+            )
         self.MNN = MNN
 
     def run(self, feeds):
@@ -187,7 +210,9 @@ class Torch(Peer):
         model = onnx.load(str(path))
         weights = {t.name for t in model.graph.initializer}
         self.inputs = [v.name for v in model.graph.input if v.name not in weights]
-        shared = {n.output[0]: n.input[0] for n in model.graph.node if n.op_type == "Identity" and n.input[0] in weights}
+        shared = {
+            n.output[0]: n.input[0] for n in model.graph.node if n.op_type == "Identity" and n.input[0] in weights
+        }
         for node in list(model.graph.node):           # onnx2torch does not take a weight that comes through an Identity
             if node.output[0] in shared:
                 model.graph.node.remove(node)
@@ -253,7 +278,9 @@ class Tvm(Peer):
 
 def host_cpu(tvm):
     """This machine's name for LLVM."""
-    ask = tvm.get_global_func("target.llvm_get_system_cpu", allow_missing=True) or tvm.get_global_func("tvm.codegen.llvm.GetHostCPUName", allow_missing=True)
+    ask = tvm.get_global_func("target.llvm_get_system_cpu", allow_missing=True) or tvm.get_global_func(
+        "tvm.codegen.llvm.GetHostCPUName", allow_missing=True
+    )
     return str(ask()) if ask else "native"
 
 

@@ -48,9 +48,17 @@ def digits(folder: pathlib.Path) -> None:
     shown = [picture(images[i]) for i in range(4)]
     for line in zip(*shown):
         print("   " + "    ".join(line))
-    print("   " + "    ".join(f"{'this is a ' + str(answers[i].argmax()) + ' (' + format(answers[i].max(), '.0%') + ')':<16}" for i in range(4)))
+    print(
+        "   "
+        + "    ".join(
+            f"{'this is a ' + str(answers[i].argmax()) + ' (' + format(answers[i].max(), '.0%') + ')':<16}"
+            for i in range(4)
+        )
+    )
     right = int((answers.argmax(1) == labels).sum())
-    print(f"\n   {right} of {len(labels)} held-back digits right ({right / len(labels):.1%}); the program is one file of {path.stat().st_size // 1024} KB\n")
+    print(
+        f"\n   {right} of {len(labels)} held-back digits right ({right / len(labels):.1%}); the program is one file of {path.stat().st_size // 1024} KB\n"
+    )
 
 
 def resnet(folder: pathlib.Path) -> None:
@@ -66,7 +74,9 @@ def resnet(folder: pathlib.Path) -> None:
     start = time.perf_counter()
     subprocess.run([build / "lathe", "compile", source, "-o", compiled, "--shape", "input=1,3,224,224"], check=True)
     spent = time.perf_counter() - start
-    print(f"   lathe compile resnet18.onnx -o resnet18.so: {spent:.1f} s, {compiled.stat().st_size / 1e6:.1f} MB from {source.stat().st_size / 1e6:.1f} MB\n")
+    print(
+        f"   lathe compile resnet18.onnx -o resnet18.so: {spent:.1f} s, {compiled.stat().st_size / 1e6:.1f} MB from {source.stat().st_size / 1e6:.1f} MB\n"
+    )
 
     x = np.random.default_rng(1).normal(size=(1, 3, 224, 224)).astype("float32")
     model = graph_executor.GraphModule(lathe.runtime.load_module(compiled)["default"](lathe.cpu(0)))
@@ -87,7 +97,9 @@ def resnet(folder: pathlib.Path) -> None:
                 run()
                 times[name].append(time.perf_counter() - start)
     subprocess.run([build / "lathe", "bench", compiled, "--repeat", "10", "--profile"], check=True)
-    print(f"\n   the outputs differ from ONNX Runtime's by {error:.1e} (relative); top-1 {'agrees' if ours.argmax() == theirs.argmax() else 'DIFFERS'}")
+    print(
+        f"\n   the outputs differ from ONNX Runtime's by {error:.1e} (relative); top-1 {'agrees' if ours.argmax() == theirs.argmax() else 'DIFFERS'}"
+    )
     for name, t in times.items():
         print(f"   {name:<13} {np.median(t) * 1e3:7.2f} ms (median of {len(t)}, {lathe.runtime.num_threads()} threads)")
     if not error < 1e-3:
@@ -98,7 +110,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         digits(pathlib.Path(folder))
         resnet(pathlib.Path(folder))
-    print("\nNext: README.md, docs/onnx.md; 'build/lathe --help'.  The tensor-expression lesson: examples/matmul_demo.py")
+    print(
+        "\nNext: README.md, docs/onnx.md; 'build/lathe --help'.  The tensor-expression lesson: examples/matmul_demo.py"
+    )
 
 
 if __name__ == "__main__":

@@ -88,7 +88,9 @@ def chart(results: Sequence[Tuple[str, float, float]]) -> None:
     print(paint("1", f"\n{N} x {N} x {N}, float32\n"))
     for name, t, gflops in results:
         bar = "█" * max(1, round(width * gflops / top))
-        print(f"  {name:17s}{t * 1e3:9.2f} ms {gflops:8.1f} GFLOP/s  {paint('33' if name == 'OpenBLAS' else '32', bar)}")
+        print(
+            f"  {name:17s}{t * 1e3:9.2f} ms {gflops:8.1f} GFLOP/s  {paint('33' if name == 'OpenBLAS' else '32', bar)}"
+        )
 
 
 def main() -> None:
@@ -110,7 +112,12 @@ def main() -> None:
         np.testing.assert_allclose(out.numpy(), a @ b, rtol=1e-3, atol=1e-3)
     size = packed_matmul.Blocking(target, N, N, N, target.num_cores)
     sch = packed_matmul.schedule(packed_matmul.declare(N, N, N), size)
-    show("packed", f"panels of A and B, register tiles of {size.MR} x {size.NR} (examples/packed_matmul.py)", str(sch.trace), 40)
+    show(
+        "packed",
+        f"panels of A and B, register tiles of {size.MR} x {size.NR} (examples/packed_matmul.py)",
+        str(sch.trace),
+        40,
+    )
     func = lathe.build(sch.mod, target=target)
     measure("packed", lambda: func(x, y, out))
     np.testing.assert_allclose(out.numpy(), a @ b, rtol=1e-3, atol=1e-3)

@@ -30,7 +30,10 @@ def ceil_div(a: int, b: int) -> int:
 
 
 UNROLL = 4              # steps of the sum written out
-NEAR, FAR = 1280, 4096  # bytes to fetch ahead: for the second-level cache to answer; behind the page that fetches itself
+NEAR, FAR = (
+    1280,
+    4096,
+)  # bytes to fetch ahead: for the second-level cache to answer; behind the page that fetches itself
 
 
 class Blocking:
@@ -57,7 +60,11 @@ class Blocking:
         tiles_m, tiles_n = ceil_div(M, self.MR), ceil_div(N, self.NR)
         # threads = down * across, each with about as many tiles as the others; of such ways
         # the one that reads the least: A once for each across, B once for each down; of two such the wider.
-        ways = [(n, ceil_div(tiles_n, n) * ceil_div(tiles_m, threads // n)) for n in range(1, threads + 1) if threads % n == 0]
+        ways = [
+            (n, ceil_div(tiles_n, n) * ceil_div(tiles_m, threads // n))
+            for n in range(1, threads + 1)
+            if threads % n == 0
+        ]
         even = min(share for _, share in ways) * 1.04
         across = min((n for n, share in ways if share <= even), key=lambda n: (M * n + N * (threads // n), -n))
         share = ceil_div(tiles_n, across)
@@ -102,7 +109,9 @@ def pack_b(b: Any, NR: int) -> Any:
     return np.ascontiguousarray(padded.reshape(K, panels, NR).transpose(1, 0, 2))
 
 
-def pack(sch: tir.Schedule, block: tir.BlockRV, operand: int, axis: int, tile: int, around: Sequence[tir.LoopRV]) -> Any:
+def pack(
+    sch: tir.Schedule, block: tir.BlockRV, operand: int, axis: int, tile: int, around: Sequence[tir.LoopRV]
+) -> Any:
     """Copies an operand of the block into panels of `tile` along an axis, inside the last of the loops `around`:
     [panel, k, position in the panel].  Gives the copy's three loops in that order."""
     panel = sch.cache_read(block, operand, "global")

@@ -29,11 +29,25 @@ class Builder:
         return name
 
     def conv_norm(self, x: str, name: str, cin: int, cout: int, kernel: int, stride: int) -> str:
-        w = self.weight(f"{name}.weight", self.rng.normal(0, np.sqrt(2 / (cin * kernel * kernel)), (cout, cin, kernel, kernel)))
+        w = self.weight(
+            f"{name}.weight", self.rng.normal(0, np.sqrt(2 / (cin * kernel * kernel)), (cout, cin, kernel, kernel))
+        )
         pad = kernel // 2
-        y = self.node("Conv", [x, w], f"{name}.conv", kernel_shape=[kernel, kernel], strides=[stride, stride], pads=[pad] * 4)
-        stats = {"gamma": self.rng.uniform(0.5, 1.0, cout), "beta": self.rng.normal(0, 0.1, cout), "mean": self.rng.normal(0, 0.1, cout), "var": self.rng.uniform(0.5, 1.5, cout)}
-        return self.node("BatchNormalization", [y] + [self.weight(f"{name}.{k}", v) for k, v in stats.items()], f"{name}.norm", epsilon=1e-5)
+        y = self.node(
+            "Conv", [x, w], f"{name}.conv", kernel_shape=[kernel, kernel], strides=[stride, stride], pads=[pad] * 4
+        )
+        stats = {
+            "gamma": self.rng.uniform(0.5, 1.0, cout),
+            "beta": self.rng.normal(0, 0.1, cout),
+            "mean": self.rng.normal(0, 0.1, cout),
+            "var": self.rng.uniform(0.5, 1.5, cout),
+        }
+        return self.node(
+            "BatchNormalization",
+            [y] + [self.weight(f"{name}.{k}", v) for k, v in stats.items()],
+            f"{name}.norm",
+            epsilon=1e-5,
+        )
 
     def block(self, x: str, name: str, cin: int, cout: int, stride: int) -> str:
         y = self.node("Relu", [self.conv_norm(x, f"{name}.1", cin, cout, 3, stride)], f"{name}.relu1")
@@ -54,12 +68,16 @@ def model(batch: Union[int, str] = "batch", size: int = 224, classes: int = 1000
             x = b.block(x, f"layer{stage}.{i}", cin, cout, stride if i == 0 else 1)
             cin = cout
     x = b.node("Flatten", [b.node("GlobalAveragePool", [x], "pool")], "flat")
-    w, bias = b.weight("fc.weight", b.rng.normal(0, 0.05, (classes, cin))), b.weight("fc.bias", b.rng.normal(0, 0.05, classes))
+    w, bias = b.weight("fc.weight", b.rng.normal(0, 0.05, (classes, cin))), b.weight(
+        "fc.bias", b.rng.normal(0, 0.05, classes)
+    )
     b.node("Gemm", [x, w, bias], "output", transB=1)
     graph = helper.make_graph(
         b.nodes, "resnet18", [helper.make_tensor_value_info("input", TensorProto.FLOAT, [batch, 3, size, size])],
         [helper.make_tensor_value_info("output", TensorProto.FLOAT, [batch, classes])], b.weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="examples/resnet18.py")
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="examples/resnet18.py"
+    )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,11 @@ GOALS = {"node-1.12": 860, "node-1.3": 325, "pytorch": 110, "newest": 1550}
 LIKE = "the model declares 'like' with shape (3, 4), the data has one of shape (1,)"
 DEFECTIVE = {
     ("node-1.12", "test_adam_multiple"): "the model leaves epsilon at its default, the data was made with 0.01",
-    **{("node-1.12", f"test_castlike_{case}{form}"): LIKE for case in ("BFLOAT16_to_FLOAT", "FLOAT_to_BFLOAT16") for form in ("", "_expanded")},
+    **{
+        ("node-1.12", f"test_castlike_{case}{form}"): LIKE
+        for case in ("BFLOAT16_to_FLOAT", "FLOAT_to_BFLOAT16")
+        for form in ("", "_expanded")
+    },
 }
 ROUNDING = "rounding: "
 RANDOM = ("bernoulli", "randomnormal", "randomuniform", "multinomial", "training_dropout")
@@ -149,7 +153,11 @@ def cases(suite: str) -> Optional[List[Any]]:
             return None
         found = [PackageCase(c) for c in load_model_tests(kind="node")]
         return sorted(found, key=lambda c: c.name)
-    archives = {"node-1.12": "onnx-node-1.12.tar.xz", "node-1.3": "onnx-node-1.3.tar.xz", "pytorch": "onnx-pytorch.tar.xz"}
+    archives = {
+        "node-1.12": "onnx-node-1.12.tar.xz",
+        "node-1.3": "onnx-node-1.3.tar.xz",
+        "pytorch": "onnx-pytorch.tar.xz",
+    }
     place = _unpacked(archives[suite])
     if place is None:
         return None
@@ -168,7 +176,9 @@ def _compare(got: Any, want: Any, case: Any, where: str) -> Optional[str]:
             return None if got is None and want is None else f"{where}: one of both is absent"
         if len(got) != len(want):
             return f"{where}: {len(got)} items, expected {len(want)}"
-        return next((d for i, (g, w) in enumerate(zip(got, want)) for d in [_compare(g, w, case, f"{where}[{i}]")] if d), None)
+        return next(
+            (d for i, (g, w) in enumerate(zip(got, want)) for d in [_compare(g, w, case, f"{where}[{i}]")] if d), None
+        )
     g, w = np.asarray(got), np.asarray(want)
     if g.shape != w.shape:
         return f"{where}: shape {g.shape}, expected {w.shape}"
@@ -179,7 +189,9 @@ def _compare(got: Any, want: Any, case: Any, where: str) -> Optional[str]:
     if any(word in case.name for word in RANDOM):
         return None if np.all(np.isfinite(g.astype("float64"))) else f"{where}: not finite"
     if w.dtype.kind in "OU":
-        same = np.asarray(g.astype(object) == np.vectorize(lambda s: s.decode() if isinstance(s, bytes) else s, otypes=[object])(w))
+        same = np.asarray(
+            g.astype(object) == np.vectorize(lambda s: s.decode() if isinstance(s, bytes) else s, otypes=[object])(w)
+        )
     elif w.dtype.kind in "iub":
         same = g == w
     else:
@@ -260,7 +272,9 @@ class Worker:
     def __init__(self, suite: str, opt_level: int):
         env = dict(os.environ, PYTHONPATH=str(ROOT / "python"), LATHE_NUM_THREADS="1")
         command = [sys.executable, __file__, "--child", suite, "--opt-level", str(opt_level)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, text=True
+        )
         self.case, self.start = -1, 0.0
 
     def give(self, case: int) -> None:
@@ -317,7 +331,9 @@ def run_suite(suite: str, numbers: List[int], jobs: int, opt_level: int, show: b
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suite", action="append", choices=list(GOALS), help="which suite (default: all that are there)")
+    parser.add_argument(
+        "--suite", action="append", choices=list(GOALS), help="which suite (default: all that are there)"
+    )
     parser.add_argument("--filter", default="", help="only cases whose name holds this")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="child processes")
     parser.add_argument("--opt-level", type=int, default=3)
@@ -340,9 +356,15 @@ def main() -> int:
         for i in sorted(results):
             if results[i][0] != "passed":
                 print(f"  {found[i].name}: {results[i][0]}: {results[i][1]}")
-        print(f"{suite}: {count['passed']} of {len(numbers)} passed; " + ", ".join(f"{count[k]} {k}" for k in kinds[1:]))
+        print(
+            f"{suite}: {count['passed']} of {len(numbers)} passed; " + ", ".join(f"{count[k]} {k}" for k in kinds[1:])
+        )
         everything[suite] = {found[i].name: results[i] for i in sorted(results)}
-        ok = ok and not (count["wrong"] or count["crashed"] or count["slow"]) and (bool(args.filter) or count["passed"] >= GOALS[suite])
+        ok = (
+            ok
+            and not (count["wrong"] or count["crashed"] or count["slow"])
+            and (bool(args.filter) or count["passed"] >= GOALS[suite])
+        )
     if args.json:
         pathlib.Path(args.json).write_text(json.dumps(everything, indent=1))
     return 0 if ok else 1

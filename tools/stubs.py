@@ -19,8 +19,15 @@ from lathe.relay import op_rows
 PACKAGE = pathlib.Path(relay.__file__).resolve().parent.parent
 NOTE = '"""{}\n\nWritten by tools/stubs.py from the compiler\'s table."""\n\n'
 KINDS = {
-    "bool": "bool", "int": "int", "float": "float", "str": "str", "dtype": "str", "list[int]": "Sizes", "list[dim]": "Sizes",
-    "list[float]": "Sequence[float]", "list[str]": "Sequence[str]",
+    "bool": "bool",
+    "int": "int",
+    "float": "float",
+    "str": "str",
+    "dtype": "str",
+    "list[int]": "Sizes",
+    "list[dim]": "Sizes",
+    "list[float]": "Sequence[float]",
+    "list[str]": "Sequence[str]",
 }
 GRAPH_HEADER = """from typing import Any, Optional, Sequence, Union
 
@@ -69,7 +76,9 @@ def operator(r, function):
     name = r.name.rpartition(".")[2]
     doc = r.doc.replace("\\", "\\\\").replace('"', "'")
     if r.most < 0 and own is None and function.__code__.co_flags & inspect.CO_VARARGS:
-        return definition(name, ["*args: Value"] + [f"{k}: {KINDS[v]} = ..." for k, v in attrs.items()], "RelayExpr", doc)
+        return definition(
+            name, ["*args: Value"] + [f"{k}: {KINDS[v]} = ..." for k, v in attrs.items()], "RelayExpr", doc
+        )
     signature = own or inspect.signature(function)
     parts, star = [], False
     for p in signature.parameters.values():
@@ -101,14 +110,20 @@ def operators():
         title = f"Operators relay.{family + '.' if family else ''}*."
         body = [operator(r, getattr(place, r.name.rpartition(".")[2])) for r in rows]
         names = sorted(r.name.rpartition(".")[2] for r in rows)
-        below = sorted({f[len(family) + 1 :].split(".")[0] for f in families if family in inner and f.startswith(family + ".")})
+        below = sorted(
+            {f[len(family) + 1 :].split(".")[0] for f in families if family in inner and f.startswith(family + ".")}
+        )
         if not family:
             below = sorted({f.split(".")[0] for f in families if f})
         header = GRAPH_HEADER
         for b in below:
             header = header.replace("\nValue =", f"\nfrom . import {b} as {b}\nValue =", 1)
         exported = "__all__ = [" + ", ".join(f'"{n}"' for n in sorted(names + below)) + "]\n\n"
-        path = "relay/" + ("_operators.pyi" if not family else family.replace(".", "/") + ("/__init__.pyi" if family in inner else ".pyi"))
+        path = "relay/" + (
+            "_operators.pyi"
+            if not family
+            else family.replace(".", "/") + ("/__init__.pyi" if family in inner else ".pyi")
+        )
         out[path] = NOTE.format(title) + header + wrapped(exported) + "\n".join(body)
     return out
 
@@ -116,14 +131,23 @@ def operators():
 def wrapped(line):
     """__all__ over several lines."""
     inside = line.strip()[len("__all__ = [") : -1]
-    return "__all__ = [\n" + textwrap.fill(inside, 116, initial_indent="    ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False) + ",\n]\n\n"
+    return (
+        "__all__ = [\n"
+        + textwrap.fill(
+            inside, 116, initial_indent="    ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+        )
+        + ",\n]\n\n"
+    )
 
 
 def passes():
     kinds = {"bool": "bool", "int": "int", "float": "float", "str": "Any", "list[str]": "Any"}
     body, names = [], []
     for name, doc, _scope, _level, options in call("pass_table"):
-        params = [f"{o[0]}: Optional[{kinds[o[1]]}] = None" if kinds[o[1]] != "Any" else f"{o[0]}: Any = None" for o in options]
+        params = [
+            f"{o[0]}: Optional[{kinds[o[1]]}] = None" if kinds[o[1]] != "Any" else f"{o[0]}: Any = None"
+            for o in options
+        ]
         body.append(definition(name, params, "Pass", doc))
         names.append(name)
     exported = "__all__ = [" + ", ".join(f'"{n}"' for n in names) + "]\n\n"
@@ -135,13 +159,22 @@ def intrinsics():
     body = []
     for name in tir.op.generated:
         _, least, most, _flags, doc = tir.op.intrinsics[name]
-        params = [f"x{i}: Any" for i in range(least)] if least == most and least > 1 else ["x: Any"] if least == most == 1 else ["*args: Any"]
+        params = (
+            [f"x{i}: Any" for i in range(least)]
+            if least == most and least > 1
+            else ["x: Any"] if least == most == 1 else ["*args: Any"]
+        )
         if least == most:
             params.append("span: Any = None")
         body.append(definition(name, params, "PrimExpr", doc))
     exported = "__all__ = [" + ", ".join(f'"{n}"' for n in tir.op.generated) + "]\n\n"
     header = "from typing import Any\n\nfrom lathe.tir.expr import PrimExpr\n\n"
-    return {"tir/_intrinsics.pyi": NOTE.format("Intrinsic functions of expressions.") + header + wrapped(exported) + "\n".join(body)}
+    return {
+        "tir/_intrinsics.pyi": NOTE.format("Intrinsic functions of expressions.")
+        + header
+        + wrapped(exported)
+        + "\n".join(body)
+    }
 
 
 def main():

@@ -94,7 +94,10 @@ def _write(directory, files, tag):
     files = dict(files)
     pure = "false" if tag != "any" else "true"
     files[f"{info}/METADATA"] = (_metadata().encode(), False)
-    files[f"{info}/WHEEL"] = (f"Wheel-Version: 1.0\nGenerator: lathe\nRoot-Is-Purelib: {pure}\nTag: py3-none-{tag}\n".encode(), False)
+    files[f"{info}/WHEEL"] = (
+        f"Wheel-Version: 1.0\nGenerator: lathe\nRoot-Is-Purelib: {pure}\nTag: py3-none-{tag}\n".encode(),
+        False,
+    )
     files[f"{info}/LICENSE"] = ((ROOT / "LICENSE").read_bytes(), False)
     record = []
     name = f"lathe-{_version()}-py3-none-{tag}.whl"

@@ -30,7 +30,11 @@ class Conv:
     """3 × 3 convolution, batch normalisation, ReLU, 2 × 2 max-pooling, with its own gradients."""
 
     def __init__(self, rng, cin, cout):
-        self.p = {"w": rng.normal(0, np.sqrt(2 / (cin * 9)), (cout, cin * 9)), "gamma": np.ones(cout), "beta": np.zeros(cout)}
+        self.p = {
+            "w": rng.normal(0, np.sqrt(2 / (cin * 9)), (cout, cin * 9)),
+            "gamma": np.ones(cout),
+            "beta": np.zeros(cout),
+        }
         self.mean, self.var, self.cin = np.zeros(cout), np.ones(cout), cin
 
     def forward(self, x, train):
@@ -43,13 +47,20 @@ class Conv:
         self.norm = (y - mean) / self.std
         self.act = np.maximum(self.norm * self.p["gamma"] + self.p["beta"], 0)
         n, h, w, c = self.act.shape
-        self.quads = self.act.reshape(n, h // 2, 2, w // 2, 2, c).transpose(0, 1, 3, 5, 2, 4).reshape(n, h // 2, w // 2, c, 4)
+        self.quads = (
+            self.act.reshape(n, h // 2, 2, w // 2, 2, c).transpose(0, 1, 3, 5, 2, 4).reshape(n, h // 2, w // 2, c, 4)
+        )
         return self.quads.max(-1).transpose(0, 3, 1, 2)
 
     def backward(self, g):
         n, c, h, w = g.shape
         first = np.eye(4)[self.quads.argmax(-1)]
-        d = (first * g.transpose(0, 2, 3, 1)[..., None]).reshape(n, h, w, c, 2, 2).transpose(0, 1, 4, 2, 5, 3).reshape(n, 2 * h, 2 * w, c)
+        d = (
+            (first * g.transpose(0, 2, 3, 1)[..., None])
+            .reshape(n, h, w, c, 2, 2)
+            .transpose(0, 1, 4, 2, 5, 3)
+            .reshape(n, 2 * h, 2 * w, c)
+        )
         d = d * (self.act > 0)
         grads = {"gamma": (d * self.norm).sum((0, 1, 2)), "beta": d.sum((0, 1, 2))}
         d = d * self.p["gamma"]
@@ -105,18 +116,38 @@ def export(layers, dense, path):
         cout = len(layer.mean)
         names = [weight(f"conv{i}.weight", layer.p["w"].reshape(cout, layer.cin, 3, 3))]
         nodes.append(helper.make_node("Conv", [last] + names, [f"conv{i}"], f"conv{i}", pads=[1, 1, 1, 1]))
-        stats = [weight(f"norm{i}.{k}", v) for k, v in (("gamma", layer.p["gamma"]), ("beta", layer.p["beta"]), ("mean", layer.mean), ("var", layer.var))]
-        nodes.append(helper.make_node("BatchNormalization", [f"conv{i}"] + stats, [f"norm{i}"], f"norm{i}", epsilon=1e-5))
+        stats = [
+            weight(f"norm{i}.{k}", v)
+            for k, v in (
+                ("gamma", layer.p["gamma"]),
+                ("beta", layer.p["beta"]),
+                ("mean", layer.mean),
+                ("var", layer.var),
+            )
+        ]
+        nodes.append(
+            helper.make_node("BatchNormalization", [f"conv{i}"] + stats, [f"norm{i}"], f"norm{i}", epsilon=1e-5)
+        )
         nodes.append(helper.make_node("Relu", [f"norm{i}"], [f"relu{i}"], f"relu{i}"))
         last = f"pool{i}"
         nodes.append(helper.make_node("MaxPool", [f"relu{i}"], [last], last, kernel_shape=[2, 2], strides=[2, 2]))
     nodes.append(helper.make_node("Flatten", [last], ["flat"], "flatten"))
-    nodes.append(helper.make_node("Gemm", ["flat", weight("dense.weight", dense["w"]), weight("dense.bias", dense["b"])], ["scores"], "dense", transB=1))
+    nodes.append(
+        helper.make_node(
+            "Gemm",
+            ["flat", weight("dense.weight", dense["w"]), weight("dense.bias", dense["b"])],
+            ["scores"],
+            "dense",
+            transB=1,
+        )
+    )
     nodes.append(helper.make_node("Softmax", ["scores"], ["probabilities"], "softmax", axis=1))
     graph = helper.make_graph(
         nodes, "digits", [helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["batch", 1, 8, 8])],
         [helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", 10])], weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="examples/digits/make.py")
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="examples/digits/make.py"
+    )
     onnx.checker.check_model(model)
     onnx.save(model, str(path))
 
@@ -133,7 +164,9 @@ def main():
     for layer in layers:
         h = layer.forward(h, False)
     right = (h.reshape(HELD_BACK, -1) @ dense["w"].T + dense["b"]).argmax(1) == y[-HELD_BACK:]
-    print(f"digits.onnx: {(HERE / 'digits.onnx').stat().st_size} bytes; {right.sum()} of {HELD_BACK} held-back digits right")
+    print(
+        f"digits.onnx: {(HERE / 'digits.onnx').stat().st_size} bytes; {right.sum()} of {HELD_BACK} held-back digits right"
+    )
 
 
 if __name__ == "__main__":

@@ -17,11 +17,15 @@ from .tir.schedule import Schedule as TirSchedule
 Input = Union[TeSchedule, TirSchedule, PrimFunc, IRModule]
 
 
-def _functions(inp: Input, args: Optional[Sequence[Any]], name: Optional[str], binds: Optional[Dict[Any, Any]]) -> List[PrimFunc]:
+def _functions(
+    inp: Input, args: Optional[Sequence[Any]], name: Optional[str], binds: Optional[Dict[Any, Any]]
+) -> List[PrimFunc]:
     """The functions that the input stands for, not lowered yet, under their names."""
     if isinstance(inp, TeSchedule):
         if args is None:
-            raise error.ArgumentError("args must be given to build or lower a te schedule: the tensors and variables in the order of the parameters")
+            raise error.ArgumentError(
+                "args must be given to build or lower a te schedule: the tensors and variables in the order of the parameters"
+            )
         return [call("te_schedule_emit", inp, name or "main", te_args(args, binds))]
     if isinstance(inp, TirSchedule):
         inp = inp.mod

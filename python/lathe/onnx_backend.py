@@ -43,7 +43,9 @@ class LatheBackendRep(BackendRep):
         elif not isinstance(inputs, (list, tuple)):
             inputs = [inputs]
         if len(inputs) != len(names):
-            raise error.ArgumentError(f"the model has {len(names)} inputs ({', '.join(names)}), {len(inputs)} were given")
+            raise error.ArgumentError(
+                f"the model has {len(names)} inputs ({', '.join(names)}), {len(inputs)} were given"
+            )
         for i, x in enumerate(inputs):
             self.executor.set_input(i, x)
         self.executor.run()
@@ -64,7 +66,9 @@ class LatheBackend(Backend):
             return False
 
     @classmethod
-    def prepare(cls, model: Any, device: str = "CPU", opt_level: int = 3, target: Any = None, **kwargs: Any) -> LatheBackendRep:
+    def prepare(
+        cls, model: Any, device: str = "CPU", opt_level: int = 3, target: Any = None, **kwargs: Any
+    ) -> LatheBackendRep:
         """Compiles the model."""
         if not cls.supports_device(device):
             raise error.UnsupportedError(f"onnx_backend: device '{device}' cannot be used here; CPU can")
@@ -79,19 +83,29 @@ class LatheBackend(Backend):
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
-    def run_node(cls, node: Any, inputs: Any, device: str = "CPU", outputs_info: Optional[Sequence[Any]] = None, **kwargs: Any) -> Tuple[Any, ...]:
+    def run_node(
+        cls, node: Any, inputs: Any, device: str = "CPU", outputs_info: Optional[Sequence[Any]] = None, **kwargs: Any
+    ) -> Tuple[Any, ...]:
         """Runs one node, wrapped in a model."""
         import onnx
         from onnx import helper
 
         arrays: List[np.ndarray] = [np.asarray(x) for x in inputs]
-        ins = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in zip(node.input, arrays)]
+        ins = [
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+            for n, a in zip(node.input, arrays)
+        ]
         outs = [onnx.ValueInfoProto(name=n) for n in node.output]
         if outputs_info is not None:
-            outs = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(np.dtype(t)), s) for n, (t, s) in zip(node.output, outputs_info)]
+            outs = [
+                helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(np.dtype(t)), s)
+                for n, (t, s) in zip(node.output, outputs_info)
+            ]
         opset = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
         graph = helper.make_graph([node], "node", ins, outs)
-        return cls.run_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]), arrays, device, **kwargs)
+        return cls.run_model(
+            helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]), arrays, device, **kwargs
+        )
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

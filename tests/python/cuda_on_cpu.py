@@ -76,8 +76,11 @@ def run_kernels(source, folder, arrays, sizes=None):
     if not cxx:
         pytest.skip("no C++ compiler to run CUDA text with")
     sizes = dict(sizes or {})
-    launches = re.findall(r"/\* [^\n]*, launch \d+\n \*\s+grid +\((.*)\)\n \*\s+block +\((.*)\)\n \*\s+with +\((.*)\) \*/\s*"
-                          r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(([^)]*)\)', source)
+    launches = re.findall(
+        r"/\* [^\n]*, launch \d+\n \*\s+grid +\((.*)\)\n \*\s+block +\((.*)\)\n \*\s+with +\((.*)\) \*/\s*"
+        r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(([^)]*)\)',
+        source,
+    )
     assert launches, "the source has no launch"
     for k, (grid, block, names, kernel, params) in enumerate(launches):
         whole = [[eval(x.replace("/", "//"), {}, sizes) for x in dims.split(",")] for dims in (grid, block)]
@@ -85,9 +88,19 @@ def run_kernels(source, folder, arrays, sizes=None):
         types = [re.sub(r"const |__restrict__|\w+$", "", p.strip()).strip() for p in params.split(",")]
         tensors = [n for n in names if n in arrays]
         call = ", ".join(str(sizes[n]) if n in sizes else f"({t})arg[{tensors.index(n)}]" for n, t in zip(names, types))
-        text = _HEAD + source.replace('extern "C" ', "") + _MAIN % {
-            "nargs": len(tensors), "block": ", ".join(map(str, whole[1])), "grid": ", ".join(map(str, whole[0])),
-            "call": f"{kernel}({call});", "threads": int(np.prod(whole[1])), "bytes": ", ".join(str(arrays[n].nbytes) for n in tensors)}
+        text = (
+            _HEAD
+            + source.replace('extern "C" ', "")
+            + _MAIN
+            % {
+                "nargs": len(tensors),
+                "block": ", ".join(map(str, whole[1])),
+                "grid": ", ".join(map(str, whole[0])),
+                "call": f"{kernel}({call});",
+                "threads": int(np.prod(whole[1])),
+                "bytes": ", ".join(str(arrays[n].nbytes) for n in tensors),
+            }
+        )
         path, program = folder / f"kernel{k}.cc", folder / f"kernel{k}"
         path.write_text(text)
         subprocess.run([cxx, "-O1", "-pthread", "-o", str(program), str(path)], check=True, capture_output=True)

@@ -23,7 +23,9 @@ def run_onnxruntime(path, feeds):
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    runner = onnxruntime.InferenceSession(str(path) if not isinstance(path, bytes) else path, options, providers=["CPUExecutionProvider"])
+    runner = onnxruntime.InferenceSession(
+        str(path) if not isinstance(path, bytes) else path, options, providers=["CPUExecutionProvider"]
+    )
     return runner.run(None, feeds)
 
 

@@ -54,7 +54,13 @@ class Program:
             return self.random.choice(have)
         if kind in "fg":
             return self.function(kind, env, 0)
-        return {"s": f"{self.random.randint(0, 3)}f", "v": "%x", "p": f"({self.random.randint(0, 3)}f, %x)", "l": "@nothing()", "o": "@empty(%x)"}[kind]
+        return {
+            "s": f"{self.random.randint(0, 3)}f",
+            "v": "%x",
+            "p": f"({self.random.randint(0, 3)}f, %x)",
+            "l": "@nothing()",
+            "o": "@empty(%x)",
+        }[kind]
 
     def function(self, kind, env, depth):
         var, of, ty = self.name(), "s" if kind == "f" else "p", "float32" if kind == "f" else PAIR
@@ -71,7 +77,12 @@ class Program:
                 clauses[-1] = ("_", [])
         else:
             value = self.make("o", env, depth)
-            clauses = [(f"J({a})", [(a, "p")]), (f"D(({b}, _), ({c}, J(_)))", [(b, "s"), (c, "p")]), (f"D({d}, (_, {e}))", [(d, "p"), (e, "o")]), ("E", [])]
+            clauses = [
+                (f"J({a})", [(a, "p")]),
+                (f"D(({b}, _), ({c}, J(_)))", [(b, "s"), (c, "p")]),
+                (f"D({d}, (_, {e}))", [(d, "p"), (e, "o")]),
+                ("E", []),
+            ]
             self.random.shuffle(clauses)
         return f"match ({value}) {{ {', '.join(f'{p} => {self.make(kind, env + names, depth)}' for p, names in clauses)} }}"
 

@@ -43,12 +43,20 @@ class Block:
         return self.node("Transpose", y, perm=perm)
 
     def join(self, x):
-        y = self.node("Reshape", self.node("Transpose", x, perm=[0, 2, 1, 3]), self.constant(np.array([0, 0, WIDTH], "int64")))
+        y = self.node(
+            "Reshape", self.node("Transpose", x, perm=[0, 2, 1, 3]), self.constant(np.array([0, 0, WIDTH], "int64"))
+        )
         return self.node("MatMul", y, self.weight(WIDTH, WIDTH))
 
     def model(self, out, inputs):
         made = [helper.make_tensor_value_info(name, dtype, shape) for name, (dtype, shape) in inputs.items()]
-        graph = helper.make_graph(self.nodes, "block", made, [helper.make_tensor_value_info(out, TensorProto.FLOAT, [2, S, WIDTH])], self.constants)
+        graph = helper.make_graph(
+            self.nodes,
+            "block",
+            made,
+            [helper.make_tensor_value_info(out, TensorProto.FLOAT, [2, S, WIDTH])],
+            self.constants,
+        )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
         onnx.checker.check_model(model)
         return model
@@ -128,7 +136,12 @@ def test_forms_of_exporters(form, mask):
     feeds = feeds_of(model)
     want = run_onnxruntime(model.SerializeToString(), feeds)[0]
     text = optimized(model, feeds)
-    assert text.count("nn.attention(") == 1 and "softmax" not in text and "batch_matmul" not in text and "transpose(%x" not in text
+    assert (
+        text.count("nn.attention(") == 1
+        and "softmax" not in text
+        and "batch_matmul" not in text
+        and "transpose(%x" not in text
+    )
     _, got = compiled(model, feeds)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=2e-6)
     _, plain = compiled(model, feeds, disabled_pass=["FuseAttention"])

@@ -62,10 +62,18 @@ def test_lower_forms():
 def test_sources():
     A, B, s = add_one()
     func = tvm.build(s, [A, B], target="c", name="add_one")
-    assert func.type_key == "c" and re.search(r"\badd_one\b", func.get_source("c")) and func.get_source() == func.get_source("c")
+    assert (
+        func.type_key == "c"
+        and re.search(r"\badd_one\b", func.get_source("c"))
+        and func.get_source() == func.get_source("c")
+    )
     if tvm._ffi.call("build_info")[0]:
         func = tvm.build(s, [A, B], target="llvm", name="add_one")
-        assert "define" in func.get_source("ll") and func.get_source() == func.get_source("ll") and "add_one:" in func.get_source("asm")
+        assert (
+            "define" in func.get_source("ll")
+            and func.get_source() == func.get_source("ll")
+            and "add_one:" in func.get_source("asm")
+        )
         assert func.get_source("obj")[:4] == b"\x7fELF"
         with pytest.raises(NotImplementedError, match="cuda|formats|ll"):
             func.get_source("cuda")

@@ -102,10 +102,26 @@ def image(tmp_path_factory):
 
 
 def test_compile_says_where_the_time_went(tmp_path):
-    out = run("compile", DIGITS, "-o", str(tmp_path / "d.so"), "--shape", "pixels=1,1,8,8", "--time", "--dump-dir", str(tmp_path / "dump"), "--opt-level", "2")
+    out = run(
+        "compile",
+        DIGITS,
+        "-o",
+        str(tmp_path / "d.so"),
+        "--shape",
+        "pixels=1,1,8,8",
+        "--time",
+        "--dump-dir",
+        str(tmp_path / "dump"),
+        "--opt-level",
+        "2",
+    )
     assert "passes" in out and "code" in out and "wrote" in out and "weights" in out and "storage" in out
     stages = sorted(p.name for p in (tmp_path / "dump").iterdir())
-    assert stages[0] == "00_import.relay" and any("FuseOps" in s for s in stages) and any(s.endswith(".tir") for s in stages)
+    assert (
+        stages[0] == "00_import.relay"
+        and any("FuseOps" in s for s in stages)
+        and any(s.endswith(".tir") for s in stages)
+    )
     assert run("compile", DIGITS, "-o", str(tmp_path / "quiet.so"), "--shape", "pixels=1,1,8,8") == ""
 
 
@@ -117,7 +133,17 @@ def test_compile_other_forms(tmp_path):
     assert "target 'c'" in run("compile", DIGITS, "-o", str(path), "--target", "llvm", status=1)
     relay_text = tmp_path / "net.relay"
     relay_text.write_text("def @main(%x: Tensor[(2, 3), float32]) { nn.relu(%x) }")
-    run("compile", str(relay_text), "-o", str(tmp_path / "net.so"), "--disabled-pass", "FuseOps,FoldConstant", "--config", "relay.FuseOps.max_depth=3", "--no-winograd")
+    run(
+        "compile",
+        str(relay_text),
+        "-o",
+        str(tmp_path / "net.so"),
+        "--disabled-pass",
+        "FuseOps,FoldConstant",
+        "--config",
+        "relay.FuseOps.max_depth=3",
+        "--no-winograd",
+    )
     assert "x: " not in run("run", str(tmp_path / "net.so"), "--input", "ones")
 
 
@@ -138,15 +164,29 @@ def test_run(digits, image, tmp_path):
     assert "probabilities" in run("run", DIGITS, "--input", "ones", "--shape", "pixels=2,1,8,8", "--top", "1")
 
 
-@pytest.mark.parametrize("dtype,shown", [("bool", "1 0 1"), ("float16", "1.5 -0 65504"), ("bfloat16", "1.5 -0 65536"), ("int4", "1 0 -8"), ("uint2", "1 0 3"), ("float8_e5m2", None)])
+@pytest.mark.parametrize(
+    "dtype,shown",
+    [
+        ("bool", "1 0 1"),
+        ("float16", "1.5 -0 65504"),
+        ("bfloat16", "1.5 -0 65536"),
+        ("int4", "1 0 -8"),
+        ("uint2", "1 0 3"),
+        ("float8_e5m2", None),
+    ],
+)
 def test_outputs_of_every_dtype(dtype, shown, tmp_path):
     """Shown as the numbers that they are, or said not to be; a bool is written as numpy's."""
     x, path, text = tmp_path / "x.npy", str(tmp_path / "m.so"), tmp_path / "m.relay"
-    np.save(x, np.array([1.5, -0.0, 65504] if "float" in dtype else [1, 0, -8] if dtype == "int4" else [1, 0, 3], "float32"))
+    np.save(
+        x, np.array([1.5, -0.0, 65504] if "float" in dtype else [1, 0, -8] if dtype == "int4" else [1, 0, 3], "float32")
+    )
     text.write_text(f'def @main(%x: Tensor[(3), float32]) {{ cast(%x, dtype="{dtype}") }}\n')
     run("compile", str(text), "-o", path)
     lines = run("run", path, "--input", f"x={x}").splitlines()
-    assert lines[0].endswith(f"{dtype} (3)") and (f"  first: {shown}" in lines if shown else f"  (numbers of dtype {dtype} are not shown)" in lines)
+    assert lines[0].endswith(f"{dtype} (3)") and (
+        f"  first: {shown}" in lines if shown else f"  (numbers of dtype {dtype} are not shown)" in lines
+    )
     if dtype in ("bool", "float16"):
         run("run", path, "--input", f"x={x}", "--output", str(tmp_path / "y.npy"))
         assert np.load(tmp_path / "y.npy").dtype == dtype
@@ -165,13 +205,23 @@ def test_inputs_of_every_dtype(dtype, tmp_path):
 
 def test_bench(digits, tmp_path):
     text = run("bench", digits, "--threads", "1,2", "--warmup", "1", "--repeat", "5")
-    assert text.startswith("1 thread: median ") and "\n2 threads: median " in text and "p90" in text and "(5 runs)" in text
+    assert (
+        text.startswith("1 thread: median ") and "\n2 threads: median " in text and "p90" in text and "(5 runs)" in text
+    )
     table = run("bench", digits, "--threads", "1", "--repeat", "5", "--profile")
     assert "GFLOP/s" in table and "limits of this machine" in table and "conv2d" in table and "%" in table
     trace = tmp_path / "trace.json"
-    rows = json.loads(run("bench", digits, "--threads", "1", "--repeat", "5", "--profile", "--json", "--trace", str(trace)))
-    assert len(rows) == 1 and rows[0]["runs"] == 5 and 0 < rows[0]["min_ms"] <= rows[0]["median_ms"] <= rows[0]["p90_ms"]
-    assert abs(sum(n["share"] for n in rows[0]["nodes"]) - 1) < 1e-3 and rows[0]["limit"]["gflops"] > 0 and rows[0]["limit"]["gbytes"] > 0
+    rows = json.loads(
+        run("bench", digits, "--threads", "1", "--repeat", "5", "--profile", "--json", "--trace", str(trace))
+    )
+    assert (
+        len(rows) == 1 and rows[0]["runs"] == 5 and 0 < rows[0]["min_ms"] <= rows[0]["median_ms"] <= rows[0]["p90_ms"]
+    )
+    assert (
+        abs(sum(n["share"] for n in rows[0]["nodes"]) - 1) < 1e-3
+        and rows[0]["limit"]["gflops"] > 0
+        and rows[0]["limit"]["gbytes"] > 0
+    )
     assert all(n["of_limit"] >= 0 and n["ms"] >= 0 for n in rows[0]["nodes"])
     events = json.loads(trace.read_text())
     assert len(events) == len(rows[0]["nodes"]) and all(e["ph"] == "X" and e["dur"] > 0 for e in events)
@@ -180,9 +230,17 @@ def test_bench(digits, tmp_path):
 
 def test_inspect(digits):
     text = run("inspect", DIGITS)
-    assert "Conv" in text and "BatchNormalization" in text and "pixels" in text and "(batch, 10)" in text and "weights: 15" in text
+    assert (
+        "Conv" in text
+        and "BatchNormalization" in text
+        and "pixels" in text
+        and "(batch, 10)" in text
+        and "weights: 15" in text
+    )
     facts = json.loads(run("inspect", DIGITS, "--json"))
-    assert facts["operators"]["Conv"] == 2 and facts["inputs"] == [{"name": "pixels", "type": "Tensor[(batch, 1, 8, 8), float32]"}]
+    assert facts["operators"]["Conv"] == 2 and facts["inputs"] == [
+        {"name": "pixels", "type": "Tensor[(batch, 1, 8, 8), float32]"}
+    ]
     text = run("inspect", digits)
     assert "kernels:" in text and "storage:" in text and "features:" in text
     facts = json.loads(run("inspect", digits, "--json"))
@@ -275,7 +333,9 @@ def test_sizes_left_open(tmp_path):
         assert "no input 'pixel'" in run(command, path, "--input", "random", "--shape", "pixel=1,1,8,8", status=1)
     np.save(x, np.random.default_rng(0).random((3, 1, 8, 8)).astype("float32"))
     lines = run("run", path, "--input", f"pixels={x}", "--top", "2").splitlines()
-    assert lines[0] == "probabilities: float32 (3, 10)" and [i for i, line in enumerate(lines) if line.startswith(" row")] == [1, 4, 7]
+    assert lines[0] == "probabilities: float32 (3, 10)" and [
+        i for i, line in enumerate(lines) if line.startswith(" row")
+    ] == [1, 4, 7]
     run("run", path, "--input", "random", "--shape", "pixels=5,1,8,8", "--output", str(tmp_path / "o.npy"))
     assert np.load(tmp_path / "o.npy").shape == (5, 10)
     for n in (1, 4):

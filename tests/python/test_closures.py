@@ -57,7 +57,13 @@ def test_prelude_map_and_folds(rows):
         square = relay.Function([v], v * v - x[0])
         horner = relay.Function([a, b], a * relay.const(2.0) + b)
         items = relay.Call(p.map, [square, list_of(mod, x)])
-        return relay.Tuple([relay.Call(p.foldl, [horner, relay.zeros_like(x[0]), items]), relay.Call(p.foldr, [horner, relay.zeros_like(x[0]), items]), relay.Call(p.length, [items])])
+        return relay.Tuple(
+            [
+                relay.Call(p.foldl, [horner, relay.zeros_like(x[0]), items]),
+                relay.Call(p.foldr, [horner, relay.zeros_like(x[0]), items]),
+                relay.Call(p.length, [items]),
+            ]
+        )
 
     left, right, n = everywhere(with_main(build), *rows)
     y = rows * rows - rows[0]
@@ -78,11 +84,21 @@ def test_prelude_lists(rows):
     def build(mod, p, x):
         xs = list_of(mod, x)
         positive = relay.Call(p.filter, [relay.Function([v], relay.sum(v) > relay.const(0.0)), xs])
-        numbered = relay.Call(p.zip, [relay.Call(p.rev, [relay.Call(p.concat, [xs, xs])]), list_of(mod, [relay.const(i) for i in range(4)])])
+        numbered = relay.Call(
+            p.zip,
+            [relay.Call(p.rev, [relay.Call(p.concat, [xs, xs])]), list_of(mod, [relay.const(i) for i in range(4)])],
+        )
         scaled = relay.Call(p.map, [relay.Function([pair], pair[0] * relay.cast(pair[1], "float32")), numbered])
         four = relay.Call(relay.Call(p.iterate, [relay.Function([v], v + v), relay.const(2)]), [x[1]])
         changed = relay.Call(p.update, [xs, relay.const(2), x[0] - x[4]])
-        return relay.Tuple([relay.Call(p.length, [positive]), relay.Call(p.nth, [scaled, relay.const(3)]), four, relay.Call(p.nth, [changed, relay.const(2)])])
+        return relay.Tuple(
+            [
+                relay.Call(p.length, [positive]),
+                relay.Call(p.nth, [scaled, relay.const(3)]),
+                four,
+                relay.Call(p.nth, [changed, relay.const(2)]),
+            ]
+        )
 
     n, third, four, changed = everywhere(with_main(build), *rows)
     assert n == (rows.sum(axis=1) > 0).sum()
@@ -104,7 +120,9 @@ def test_prelude_trees_options_and_accumulation():
     running = relay.Call(p.map_accuml, [relay.Function([a, b], relay.Tuple([a + b, a * b])), relay.const(0.0), squares])
     doubled = relay.Call(p.tmap, [relay.Function([s], s + s), tree])
     last = relay.Call(p.hd, [relay.Call(p.rev, [relay.TupleGetItem(running, 1)])])
-    mod["main"] = relay.Function([x, y], relay.Tuple([relay.Call(p.size, [doubled]), relay.TupleGetItem(running, 0), last]))
+    mod["main"] = relay.Function(
+        [x, y], relay.Tuple([relay.Call(p.size, [doubled]), relay.TupleGetItem(running, 0), last])
+    )
     size, total, product = everywhere(mod, np.float32(4), np.float32(7))
     assert (size, total, product) == (4, 1 + 4 + 9 + 16, (1 + 4 + 9) * 16)
 
@@ -112,15 +130,30 @@ def test_prelude_trees_options_and_accumulation():
 def test_own_type_from_python():
     expr = relay.GlobalTypeVar("Expr")
     num = relay.Constructor("Num", [relay.scalar_type("float32")], expr)
-    two = relay.Constructor("Two", [expr(), relay.TupleType([expr(), relay.FuncType([relay.scalar_type("float32")] * 2, relay.scalar_type("float32"))])], expr)
+    two = relay.Constructor(
+        "Two",
+        [
+            expr(),
+            relay.TupleType([expr(), relay.FuncType([relay.scalar_type("float32")] * 2, relay.scalar_type("float32"))]),
+        ],
+        expr,
+    )
     with pytest.raises(lathe.error.ArgumentError, match="constructor 'Num' belongs to no type yet"):
         num(relay.const(1.0))
     mod = lathe.IRModule()
     mod[expr] = relay.TypeData(expr, [], [num, two])
     e, n, l, r, f = relay.var("e", expr()), relay.var("n"), relay.var("l"), relay.var("r"), relay.var("f")
     value = relay.GlobalVar("value")
-    both = relay.PatternConstructor(two, [relay.PatternVar(l), relay.PatternTuple([relay.PatternVar(r), relay.PatternVar(f)])])
-    match = relay.Match(e, [relay.Clause(relay.PatternConstructor(num, [relay.PatternVar(n)]), n), relay.Clause(both, relay.Call(f, [relay.Call(value, [l]), relay.Call(value, [r])]))])
+    both = relay.PatternConstructor(
+        two, [relay.PatternVar(l), relay.PatternTuple([relay.PatternVar(r), relay.PatternVar(f)])]
+    )
+    match = relay.Match(
+        e,
+        [
+            relay.Clause(relay.PatternConstructor(num, [relay.PatternVar(n)]), n),
+            relay.Clause(both, relay.Call(f, [relay.Call(value, [l]), relay.Call(value, [r])])),
+        ],
+    )
     mod["value"] = relay.Function([e], match, relay.scalar_type("float32"))
     x, a, b = (relay.var(name, shape=()) for name in "xab")
     plus, less = relay.Function([a, b], a + b * x), relay.Function([a, b], a - b)
@@ -130,17 +163,28 @@ def test_own_type_from_python():
     again = relay.parse(mod.astext())
     assert lathe.ir.structural_equal(again["value"], mod["value"])
     clauses = mod["value"].body.clauses
-    assert [c.lhs.constructor.name_hint for c in clauses] == ["Num", "Two"] and isinstance(clauses[1].lhs.patterns[1], relay.PatternTuple)
-    assert [c.name_hint for c in mod.get_type("Expr")[1:]] == ["Num", "Two"] and mod.get_type("Expr")[2].belong_to == mod.get_type("Expr")[0]
+    assert [c.lhs.constructor.name_hint for c in clauses] == ["Num", "Two"] and isinstance(
+        clauses[1].lhs.patterns[1], relay.PatternTuple
+    )
+    assert [c.name_hint for c in mod.get_type("Expr")[1:]] == ["Num", "Two"] and mod.get_type("Expr")[
+        2
+    ].belong_to == mod.get_type("Expr")[0]
 
 
 def test_type_parameters_from_python():
     """A tuple takes the place of a parameter as well as a tensor does."""
     a, pair = relay.TypeVar("a"), relay.TupleType([relay.TensorType((2,)), relay.scalar_type("int32")])
-    f, v, x, p = relay.var("f", relay.FuncType([a], a)), relay.var("v", a), relay.var("x", shape=(2,)), relay.var("p", pair)
+    f, v, x, p = (
+        relay.var("f", relay.FuncType([a], a)),
+        relay.var("v", a),
+        relay.var("x", shape=(2,)),
+        relay.var("p", pair),
+    )
     mod = lathe.IRModule({"twice": relay.Function([f, v], relay.Call(f, [relay.Call(f, [v])]), a, [a])})
     twice = mod.get_global_var("twice")
-    step = relay.Function([p], relay.Tuple([relay.TupleGetItem(p, 0) * relay.const(3.0), relay.TupleGetItem(p, 1) + relay.const(1)]))
+    step = relay.Function(
+        [p], relay.Tuple([relay.TupleGetItem(p, 0) * relay.const(3.0), relay.TupleGetItem(p, 1) + relay.const(1)])
+    )
     y = relay.var("y", shape=(2,))
     both = relay.Call(twice, [step, relay.Tuple([x, relay.const(5)])])
     mod["main"] = relay.Function([x], relay.Tuple([relay.Call(twice, [relay.Function([y], y + x), x]), both]))
@@ -153,8 +197,11 @@ def test_type_parameters_from_python():
 
 def test_two_types_of_one_name():
     """Modules are apart; only one that is given both refuses."""
-    first, second = relay.parse("type T { A(float32), B }\ndef @main(%x: float32) { match (A(%x)) { A(%y) => %y, B => 0f } }"), relay.parse(
-        "type T { C(float32, float32) }\ndef @main(%x: float32) { match (C(%x, 2f)) { C(%y, %z) => multiply(%y, %z) } }")
+    first, second = relay.parse(
+        "type T { A(float32), B }\ndef @main(%x: float32) { match (A(%x)) { A(%y) => %y, B => 0f } }"
+    ), relay.parse(
+        "type T { C(float32, float32) }\ndef @main(%x: float32) { match (C(%x, 2f)) { C(%y, %z) => multiply(%y, %z) } }"
+    )
     assert [len(m.get_type("T")) for m in (first, second, first)] == [3, 2, 3]
     assert everywhere(first, np.float32(3))[0] == 3 and everywhere(second, np.float32(3))[0] == 6
     with pytest.raises(lathe.error.TypeError, match="both modules have a type 'T', but not with the same constructors"):
@@ -206,7 +253,9 @@ def test_exported_file_runs_alone(tmp_path):
 
 
 def test_no_clause_fits():
-    mod = relay.parse("type O { S(float32), N }\ndef @main(%x: float32, %c: bool) { match (if (%c) { S(%x) } else { N() }) { S(%y) => %y } }")
+    mod = relay.parse(
+        "type O { S(float32), N }\ndef @main(%x: float32, %c: bool) { match (if (%c) { S(%x) } else { N() }) { S(%y) => %y } }"
+    )
     assert everywhere(mod, np.float32(2), np.bool_(True))[0] == 2
     for kind in ("debug", "vm"):
         with pytest.raises(lathe.error.LatheError, match="match: no clause fits the value"):
@@ -224,11 +273,23 @@ def @main(%n: float32) { @last(@build(%n, Nil()), 0f) }
     assert arrays(relay.create_executor("vm", mod).evaluate()(np.float32(150000)))[0] == 150000
 
 
-@pytest.mark.parametrize("text, says", [
-    ("type L { C(float32, L), N }\ndef @main(%x: float32) { C(%x, N()) }", "of type L cannot be an input or output of a compiled model"),
-    ("def @main(%f: fn (float32) -> float32) { %f(1f) }", "'f' of type fn .float32. -> float32 cannot be an input or output"),
-    ("def @main(%x: float32) { fn (%y: float32) { add(%x, %y) } }", "cannot be an input or output of a compiled model"),
-])
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        (
+            "type L { C(float32, L), N }\ndef @main(%x: float32) { C(%x, N()) }",
+            "of type L cannot be an input or output of a compiled model",
+        ),
+        (
+            "def @main(%f: fn (float32) -> float32) { %f(1f) }",
+            "'f' of type fn .float32. -> float32 cannot be an input or output",
+        ),
+        (
+            "def @main(%x: float32) { fn (%y: float32) { add(%x, %y) } }",
+            "cannot be an input or output of a compiled model",
+        ),
+    ],
+)
 def test_not_across_the_border(text, says):
     with pytest.raises(lathe.error.UnsupportedError, match=says):
         relay.build(relay.parse(text))

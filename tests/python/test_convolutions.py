@@ -55,12 +55,22 @@ TRANSPOSED = {
 def agree(nodes, weights, data, error=1e-5, level=3, target="llvm"):
     """The model of these nodes gives what ONNX Runtime gives; the implementations of its kernels."""
     constants = [numpy_helper.from_array(np.asarray(w), n) for n, w in weights.items()]
-    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, data)], [onnx.ValueInfoProto(name="y")], constants)
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, data)],
+        [onnx.ValueInfoProto(name="y")],
+        constants,
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     x = np.random.default_rng(5).standard_normal(data).astype("float32")
     options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL       # its own folding takes zeros before MaxPool for -inf
-    wanted = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+    options.graph_optimization_level = (
+        ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    )  # its own folding takes zeros before MaxPool for -inf
+    wanted = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(
+        None, {"x": x}
+    )[0]
     module, params = relay.frontend.from_onnx(model)
     with lathe.transform.PassContext(opt_level=level):
         library = relay.build(module, target=target, params=params)
@@ -83,19 +93,28 @@ def drawn(shape, seed=3):
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolution(name, level):
     data, weight, attributes = CONVOLUTIONS[name]
-    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], **attributes), helper.make_node("Sigmoid", ["c"], ["s"]), helper.make_node("Mul", ["c", "s"], ["y"])]
-    taken = agree(nodes, {"w": drawn(weight), "b": drawn(weight[:1])}, data, 5e-5 if "winograd" in name else 1e-5, level)
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], **attributes),
+        helper.make_node("Sigmoid", ["c"], ["s"]),
+        helper.make_node("Mul", ["c", "s"], ["y"]),
+    ]
+    taken = agree(
+        nodes, {"w": drawn(weight), "b": drawn(weight[:1])}, data, 5e-5 if "winograd" in name else 1e-5, level
+    )
     if level == 3 and name not in ("groups_of_9", "odd_channels"):
         assert any(i.startswith("conv") for i in taken), taken
     if level == 3 and "winograd" in name:
-        assert any(i.startswith("conv2d.winograd") for i in taken), taken          # how the weight comes is the target's matter
+        assert any(i.startswith("conv2d.winograd") for i in taken), taken  # how the weight comes is the target's matter
 
 
 @pytest.mark.parametrize("name", TRANSPOSED)
 def test_transposed(name):
     data, weight, attributes = TRANSPOSED[name]
     channels = weight[1] * attributes.get("group", 1)
-    nodes = [helper.make_node("ConvTranspose", ["x", "w", "b"], ["c"], **attributes), helper.make_node("Relu", ["c"], ["y"])]
+    nodes = [
+        helper.make_node("ConvTranspose", ["x", "w", "b"], ["c"], **attributes),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
     taken = agree(nodes, {"w": drawn(weight), "b": drawn((channels,))}, data)
     assert any(i.startswith(("conv", "depthwise")) for i in taken), taken
 
@@ -107,7 +126,10 @@ def test_padding_joins_the_window(pool, value):
     attributes = {"kernel_shape": [3, 3], "strides": [2, 2]} if pool != "Conv" else {}
     if pool == "Conv":
         weights["w"] = drawn((16, 16, 3, 3))
-    nodes = [helper.make_node("Pad", ["x", "p", "v"], ["q"]), helper.make_node(pool, ["q", "w"] if pool == "Conv" else ["q"], ["y"], **attributes)]
+    nodes = [
+        helper.make_node("Pad", ["x", "p", "v"], ["q"]),
+        helper.make_node(pool, ["q", "w"] if pool == "Conv" else ["q"], ["y"], **attributes),
+    ]
     taken = agree(nodes, weights, (1, 16, 12, 13))
     folded = pool != "MaxPool" or value < 0
     assert (len([i for i in taken if not i.startswith("layout")]) == (2 if pool == "Conv" else 1)) == folded, taken
@@ -116,9 +138,17 @@ def test_padding_joins_the_window(pool, value):
 def test_no_winograd():
     """The configuration that forbids Winograd's algorithm is heeded."""
     data, weight, attributes = CONVOLUTIONS["winograd"]
-    model = helper.make_model(helper.make_graph([helper.make_node("Conv", ["x", "w"], ["y"], **attributes)], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, data)],
-                                                [onnx.ValueInfoProto(name="y")], [numpy_helper.from_array(drawn(weight), "w")]),
-                              opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Conv", ["x", "w"], ["y"], **attributes)],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, data)],
+            [onnx.ValueInfoProto(name="y")],
+            [numpy_helper.from_array(drawn(weight), "w")],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
     for config, wanted in (({}, True), ({"lathe.impl.no_winograd": True}, False)):
         module, params = relay.frontend.from_onnx(model)
         with lathe.transform.PassContext(opt_level=3, config=config):
@@ -128,9 +158,14 @@ def test_no_winograd():
 
 def test_winograd_with_its_weight_as_it_is():
     """In a network that computes long beside it, a weight that would be four times as large is transformed in every run, on processors
-    whose multiply-adds take a lane; which (test_choice.c says so for known ones) is the target's matter, the answer is not."""
-    nodes = [helper.make_node("Conv", ["x", "v"], ["c"], strides=[2, 2], pads=[3, 3, 3, 3]), helper.make_node("MaxPool", ["c"], ["p"], kernel_shape=[4, 4], strides=[4, 4]),
-             helper.make_node("Conv", ["p", "w", "b"], ["d"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["d"], ["y"])]
+    whose multiply-adds take a lane; which (test_choice.c says so for known ones) is the target's matter, the answer is not.
+    """
+    nodes = [
+        helper.make_node("Conv", ["x", "v"], ["c"], strides=[2, 2], pads=[3, 3, 3, 3]),
+        helper.make_node("MaxPool", ["c"], ["p"], kernel_shape=[4, 4], strides=[4, 4]),
+        helper.make_node("Conv", ["p", "w", "b"], ["d"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["d"], ["y"]),
+    ]
     weights = {"v": drawn((256, 16, 7, 7)), "w": drawn((256, 256, 3, 3)), "b": drawn((256,))}
     for cores in (2, 64):
         taken = agree(nodes, weights, (1, 16, 112, 112), 5e-5, target=f"llvm -num-cores={cores}")
@@ -148,12 +183,22 @@ def test_one_tap_alone_keeps_its_layout():
 
 
 @pytest.mark.parametrize("cores", [1, 2, 16])
-@pytest.mark.parametrize("data, kernel, attributes", [((1, 88, 28, 28), 3, {"pads": [1, 1, 1, 1]}), ((1, 16, 112, 112), 3, {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
-                                                      ((2, 24, 57, 55), 3, {"strides": [2, 2], "pads": [1, 0, 0, 2]}), ((1, 3, 90, 200), 3, {"pads": [0, 1, 2, 0]})])
+@pytest.mark.parametrize(
+    "data, kernel, attributes",
+    [
+        ((1, 88, 28, 28), 3, {"pads": [1, 1, 1, 1]}),
+        ((1, 16, 112, 112), 3, {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+        ((2, 24, 57, 55), 3, {"strides": [2, 2], "pads": [1, 0, 0, 2]}),
+        ((1, 3, 90, 200), 3, {"pads": [0, 1, 2, 0]}),
+    ],
+)
 def test_depthwise_alone_keeps_its_layout(data, kernel, attributes, cores):
     """One plane after the other, zeros around it; few planes are shared by bands of rows."""
     channels = data[1]
-    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], group=channels, **attributes), helper.make_node("Relu", ["c"], ["y"])]
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], group=channels, **attributes),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
     weights = {"w": drawn((channels, 1, kernel, kernel)), "b": drawn((channels,))}
     assert agree(nodes, weights, data, target=f"llvm -num-cores={cores}") == ["depthwise.planes"]
     two = [nodes[0], helper.make_node("Conv", ["c", "v"], ["y"])]
@@ -161,12 +206,21 @@ def test_depthwise_alone_keeps_its_layout(data, kernel, attributes, cores):
 
 
 @pytest.mark.parametrize("cores", [1, 16])
-@pytest.mark.parametrize("data, weight, attributes", [((1, 3, 96, 112), (16, 3, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
-                                                      ((2, 1, 29, 27), (8, 1, 5, 5), {"pads": [2, 2, 2, 2]}), ((1, 3, 75, 81), (16, 3, 7, 7), {"strides": [2, 2], "pads": [3, 3, 2, 2]}),
-                                                      ((1, 5, 40, 33), (24, 5, 3, 4), {"strides": [1, 2], "pads": [0, 2, 1, 0]})])
+@pytest.mark.parametrize(
+    "data, weight, attributes",
+    [
+        ((1, 3, 96, 112), (16, 3, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+        ((2, 1, 29, 27), (8, 1, 5, 5), {"pads": [2, 2, 2, 2]}),
+        ((1, 3, 75, 81), (16, 3, 7, 7), {"strides": [2, 2], "pads": [3, 3, 2, 2]}),
+        ((1, 5, 40, 33), (24, 5, 3, 4), {"strides": [1, 2], "pads": [0, 2, 1, 0]}),
+    ],
+)
 def test_stem_alone_keeps_its_layout(data, weight, attributes, cores):
     """Few input channels in planes with zeros around them, tiles of output channels by rows; two convolutions keep blocks."""
-    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], **attributes), helper.make_node("HardSwish", ["c"], ["y"])]
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], **attributes),
+        helper.make_node("HardSwish", ["c"], ["y"]),
+    ]
     weights = {"w": drawn(weight), "b": drawn((weight[0],))}
     assert agree(nodes, weights, data, target=f"llvm -num-cores={cores}") == ["conv2d.stem"]
     two = [nodes[0], helper.make_node("Conv", ["c", "v"], ["y"])]
@@ -186,31 +240,55 @@ def test_stem_alone_beside_numpy(target, dtype, error):
     runner = graph_executor.GraphModule(library["default"](lathe.cpu(0)))
     runner.set_input("x", x)
     runner.run()
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 0), (2, 1))), (5, 3), axis=(2, 3))[:, :, ::2]
-    np.testing.assert_allclose(runner.get_output(0).numpy(), np.einsum("nchwij,ocij->nohw", windows, w), rtol=error, atol=error)
+    windows = np.lib.stride_tricks.sliding_window_view(
+        np.pad(x, ((0, 0), (0, 0), (1, 0), (2, 1))), (5, 3), axis=(2, 3)
+    )[:, :, ::2]
+    np.testing.assert_allclose(
+        runner.get_output(0).numpy(), np.einsum("nchwij,ocij->nohw", windows, w), rtol=error, atol=error
+    )
 
 
-@pytest.mark.parametrize("channels, weight, taken", [(24, (24, 1, 3, 3), "depthwise.planes"), (3, (24, 3, 3, 3), "conv2d.stem")])
+@pytest.mark.parametrize(
+    "channels, weight, taken", [(24, (24, 1, 3, 3), "depthwise.planes"), (3, (24, 3, 3, 3), "conv2d.stem")]
+)
 def test_planes_alone_of_any_batch(channels, weight, taken):
     """The batch is known when it runs."""
     w = drawn(weight)
-    ports = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", *size])] for name, size in (("x", (channels, 29, 31)), ("y", (24, 15, 16)))]
+    ports = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", *size])]
+        for name, size in (("x", (channels, 29, 31)), ("y", (24, 15, 16)))
+    ]
     node = helper.make_node("Conv", ["x", "w"], ["y"], group=channels // weight[1], strides=[2, 2], pads=[1, 1, 1, 1])
-    model = helper.make_model(helper.make_graph([node], "g", *ports, [numpy_helper.from_array(w, "w")]), opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    model = helper.make_model(
+        helper.make_graph([node], "g", *ports, [numpy_helper.from_array(w, "w")]),
+        opset_imports=[helper.make_opsetid("", 13)],
+        ir_version=8,
+    )
     module, params = relay.frontend.from_onnx(model)
     with lathe.transform.PassContext(opt_level=3):
         library = relay.build(module, target="llvm -num-cores=16", params=params)
     assert [n.impl for n in library.model.nodes()] == [taken]
     for n in (1, 3):
         x = drawn((n, channels, 29, 31))
-        wanted = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+        wanted = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+            None, {"x": x}
+        )[0]
         runner = graph_executor.GraphModule(library["default"](lathe.cpu(0)))
         runner.set_input("x", x)
         runner.run()
         np.testing.assert_allclose(runner.get_output(0).numpy(), wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("data, weight", [((1, 200, 14, 14), (80, 200, 1, 1)), ((1, 64, 56, 56), (128, 64, 1, 1)), ((1, 16, 20, 20), (320, 16, 1, 1)), ((2, 24, 55, 55), (96, 24, 1, 1)), ((1, 40, 27, 27), (48, 40, 1, 1))])
+@pytest.mark.parametrize(
+    "data, weight",
+    [
+        ((1, 200, 14, 14), (80, 200, 1, 1)),
+        ((1, 64, 56, 56), (128, 64, 1, 1)),
+        ((1, 16, 20, 20), (320, 16, 1, 1)),
+        ((2, 24, 55, 55), (96, 24, 1, 1)),
+        ((1, 40, 27, 27), (48, 40, 1, 1)),
+    ],
+)
 def test_one_tap_for_many_threads(data, weight):
     """Few tiles of positions, shared with the output channels, and many; copied and not."""
     for strides in ([1, 1], [2, 2], [1, 2]):
@@ -221,5 +299,13 @@ def test_one_tap_for_many_threads(data, weight):
 @pytest.mark.parametrize("cores", [2, 3, 16])
 def test_bands_that_do_not_go_round(cores):
     """Panels of five tiles, more than the second-level cache has room for: threads share the output channels of each band."""
-    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], strides=[2, 2], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["y"])]
-    agree(nodes, {"w": drawn((64, 256, 3, 3)), "b": drawn((64,))}, (1, 256, 14, 14), target=f"llvm -mcpu=native -num-cores={cores}")
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], strides=[2, 2], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    agree(
+        nodes,
+        {"w": drawn((64, 256, 3, 3)), "b": drawn((64,))},
+        (1, 256, 14, 14),
+        target=f"llvm -mcpu=native -num-cores={cores}",
+    )

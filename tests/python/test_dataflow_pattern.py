@@ -5,8 +5,9 @@ import pytest
 
 import lathe
 from lathe import error, relay
-from lathe.relay.dataflow_pattern import DFPatternCallback, has_dtype, is_constant, is_expr, is_if, is_let, is_op, is_tuple, is_tuple_get_item, is_var, rewrite, wildcard
-
+from lathe.relay.dataflow_pattern import (
+    DFPatternCallback, has_dtype, is_constant, is_expr, is_if, is_let, is_op, is_tuple, is_tuple_get_item, is_var,
+    rewrite, wildcard)
 
 def conv_block():
     x, w, b = relay.var("x", shape=(1, 4, 8, 8)), relay.var("w", shape=(4, 4, 3, 3)), relay.var("b", shape=(4,))
@@ -29,10 +30,14 @@ def test_kinds_of_patterns():
     x, w, b, conv, _ = conv_block()
     assert is_var("x").match(x) and is_var().match(x) and not is_var("y").match(x)
     assert is_constant().match(relay.const(1.0)) and not is_constant().match(x)
-    assert is_tuple([wildcard(), is_var("w")]).match(relay.Tuple([x, w])) and not is_tuple([wildcard()]).match(relay.Tuple([x, w]))
+    assert is_tuple([wildcard(), is_var("w")]).match(relay.Tuple([x, w])) and not is_tuple([wildcard()]).match(
+        relay.Tuple([x, w])
+    )
     assert is_tuple().match(relay.Tuple([x])) and is_tuple(None).match(relay.Tuple([]))
     parts = relay.split(x, 2, 1)
-    assert is_tuple_get_item(is_op("split")(wildcard()), 1).match(parts[1]) and not is_tuple_get_item(is_op("split")(wildcard()), 0).match(parts[1])
+    assert is_tuple_get_item(is_op("split")(wildcard()), 1).match(parts[1]) and not is_tuple_get_item(
+        is_op("split")(wildcard()), 0
+    ).match(parts[1])
     assert is_tuple_get_item(wildcard()).match(parts[0])
     assert is_expr(x).match(x) and not is_expr(x).match(w)
     assert (is_op("nn.relu")(wildcard()) | is_op("nn.conv2d")(wildcard(), wildcard())).match(conv)
@@ -47,11 +52,21 @@ def test_attributes_and_types():
     x, w, b, conv, _ = conv_block()
     p = is_op("nn.conv2d")(wildcard(), wildcard())
     assert p.has_attr({"padding": [1, 1, 1, 1]}).match(conv) or p.has_attr({"padding": [1, 1]}).match(conv)
-    assert not p.has_attr({"strides": [2, 2]}).match(conv) and p.has_attr({"groups": 1, "data_layout": "NCHW"}).match(conv)
+    assert not p.has_attr({"strides": [2, 2]}).match(conv) and p.has_attr({"groups": 1, "data_layout": "NCHW"}).match(
+        conv
+    )
     assert wildcard()(None).has_attr({"TOpPattern": 4}).match(conv)
-    assert p.has_dtype("float32").match(conv) and not p.has_dtype("float16").match(conv) and has_dtype("float32").match(x)
-    assert p.has_shape((1, 4, 8, 8)).match(conv) and p.has_shape((relay.Any(), 4, None, 8)).match(conv) and not p.has_shape((1, 4, 8)).match(conv)
-    assert wildcard().has_type(relay.TensorType((4,))).match(b) and not wildcard().has_type(relay.TensorType((5,))).match(b)
+    assert (
+        p.has_dtype("float32").match(conv) and not p.has_dtype("float16").match(conv) and has_dtype("float32").match(x)
+    )
+    assert (
+        p.has_shape((1, 4, 8, 8)).match(conv)
+        and p.has_shape((relay.Any(), 4, None, 8)).match(conv)
+        and not p.has_shape((1, 4, 8)).match(conv)
+    )
+    assert wildcard().has_type(relay.TensorType((4,))).match(b) and not wildcard().has_type(
+        relay.TensorType((5,))
+    ).match(b)
     assert is_op("nn.leaky_relu")(wildcard()).has_attr({"alpha": 0.25}).match(relay.nn.leaky_relu(x, 0.25))
 
 
@@ -68,7 +83,12 @@ def test_commutative_and_shared():
 def test_optional():
     x = relay.var("x", shape=(2,))
     p = is_op("exp")(wildcard()).optional(is_op("nn.relu")).optional(lambda q: is_op("tanh")(q))
-    for e in (relay.exp(x), relay.nn.relu(relay.exp(x)), relay.tanh(relay.nn.relu(relay.exp(x))), relay.tanh(relay.exp(x))):
+    for e in (
+        relay.exp(x),
+        relay.nn.relu(relay.exp(x)),
+        relay.tanh(relay.nn.relu(relay.exp(x))),
+        relay.tanh(relay.exp(x)),
+    ):
         assert p.match(e)
     assert not p.match(relay.nn.relu(x))
 
@@ -86,7 +106,9 @@ def test_rewrite_with_a_function():
     x = relay.var("x", shape=(3,))
     value = wildcard()
     relu = is_op("nn.relu")(value)
-    out = relu.rewrite(lambda pre, post, node_map: relay.clip(node_map[value][0], 0.0, 6.0), relay.nn.relu(relay.nn.relu(relay.exp(x))))
+    out = relu.rewrite(
+        lambda pre, post, node_map: relay.clip(node_map[value][0], 0.0, 6.0), relay.nn.relu(relay.nn.relu(relay.exp(x)))
+    )
     assert "nn.relu" not in str(out) and str(out).count("clip") == 2
     f = relu.rewrite(lambda pre, post, m: m[value][0], relay.Function([x], relay.nn.relu(x)))
     assert isinstance(f, relay.Function) and f.body.same_as(f.params[0])
@@ -164,10 +186,15 @@ def test_partition():
     inner = part.body.args[0].op
     assert isinstance(inner, relay.Function) and inner.attrs["Composite"] == "mine.conv"
     assert inner.attrs["PartitionedFromPattern"] == "nn.conv2d_nn.bias_add_nn.relu_" and len(inner.params) == 3
-    arrays = [np.random.default_rng(i).normal(size=p.type_annotation.concrete_shape).astype("float32") for i, p in enumerate(f.params)]
+    arrays = [
+        np.random.default_rng(i).normal(size=p.type_annotation.concrete_shape).astype("float32")
+        for i, p in enumerate(f.params)
+    ]
     want = relay.create_executor("debug").evaluate(f)(*arrays).numpy()
     for kind in ("debug", "graph"):
-        np.testing.assert_allclose(relay.create_executor(kind).evaluate(part)(*arrays).numpy(), want, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            relay.create_executor(kind).evaluate(part)(*arrays).numpy(), want, rtol=1e-4, atol=1e-5
+        )
     asked = []
     assert pat.partition(f, check=lambda node: bool(asked.append(node.op.name))).same_as(f) or asked
     assert asked == ["nn.relu"]

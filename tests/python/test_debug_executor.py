@@ -37,7 +37,9 @@ def test_run_shows_every_node(lib, capsys, tmp_path):
 
 
 def test_profile_and_individual(lib):
-    m = debug_executor.GraphModuleDebug(lib["debug_create"]("default", lathe.cpu(0)), [lathe.cpu(0)], lib.get_graph_json(), None)
+    m = debug_executor.GraphModuleDebug(
+        lib["debug_create"]("default", lathe.cpu(0)), [lathe.cpu(0)], lib.get_graph_json(), None
+    )
     report = m.profile(x=X)
     assert len(report.calls) == lib.model.info.num_nodes and "us" in report.table(aggregate=True)
     times = m.run_individual(number=2, repeat=2)
@@ -69,7 +71,12 @@ def test_compare_names_the_first_node_that_differs():
     assert m.compare(x=X)[0]
     factor[0] = 3.0
     agree, sentence = m.compare(x=X)
-    assert not agree and sentence.startswith("node 1 ") and "debug_changing" in sentence and "the interpreter gives" in sentence
+    assert (
+        not agree
+        and sentence.startswith("node 1 ")
+        and "debug_changing" in sentence
+        and "the interpreter gives" in sentence
+    )
 
 
 def test_a_loaded_model_has_no_graph(lib, tmp_path):

@@ -33,9 +33,15 @@ def build_add_one(n=8):
 
 def test_errors_are_also_builtins():
     pairs = [
-        (error.ArgumentError, ValueError), (error.TypeError, builtins.TypeError), (error.ShapeError, ValueError), (error.BoundsError, IndexError),
-        (error.ParseError, SyntaxError), (error.ScheduleError, ValueError), (error.UnsupportedError, NotImplementedError),
-        (error.IOError, OSError), (error.MemoryError, builtins.MemoryError),
+        (error.ArgumentError, ValueError),
+        (error.TypeError, builtins.TypeError),
+        (error.ShapeError, ValueError),
+        (error.BoundsError, IndexError),
+        (error.ParseError, SyntaxError),
+        (error.ScheduleError, ValueError),
+        (error.UnsupportedError, NotImplementedError),
+        (error.IOError, OSError),
+        (error.MemoryError, builtins.MemoryError),
     ]
     for ours, theirs in pairs:
         assert issubclass(ours, theirs) and issubclass(ours, tvm.LatheError) and issubclass(ours, tvm.TVMError)
@@ -182,7 +188,9 @@ def test_exception_in_the_lambda_comes_out_as_itself():
 
 def test_text_that_does_not_parse():
     with pytest.raises(SyntaxError) as e:
-        tvm.script.from_source("@T.prim_func\ndef f(A: T.Buffer((4,), 'float32')):\n    for i in T.serial(4:\n        A[i] = 0.0\n")
+        tvm.script.from_source(
+            "@T.prim_func\ndef f(A: T.Buffer((4,), 'float32')):\n    for i in T.serial(4:\n        A[i] = 0.0\n"
+        )
     assert isinstance(e.value, error.ParseError)
     assert e.value.line == 3 and e.value.col > 0 and f":3:{e.value.col}:" in one_sentence(e)
 

@@ -210,7 +210,9 @@ def code(mod, tmp_path):
     func.export_library(tmp_path / "lib.c")
     call("build_check", target._h, str(tmp_path / "lib.c")), call("compile_check", target._h, str(tmp_path / "net.c"))
     call("compile_c_command", "net.c"), call("nearest", "abc", ["abd", "x"])
-    target.keys, tvm.target.Target.list_kinds(), call("build_info"), call("lower_passes"), call("intrinsics"), call("primitives")
+    target.keys, tvm.target.Target.list_kinds(), call("build_info"), call("lower_passes"), call("intrinsics"), call(
+        "primitives"
+    )
     call("expr_kinds"), call("stmt_kinds"), call("teop_kinds")
 
 
@@ -222,7 +224,9 @@ def graphs(tmp_path):
     f = relay.Function([x], relay.If(relay.const(True), pair[0], pair[0]), None, None, {"mine": 1})
     assert f.body.true_branch.checked_type.shape == (2, 4) and f.attrs["mine"] == 1 and relay.free_vars(dense) == [x]
     relay.analysis.post_order_visit(f, lambda n: None)
-    relay.FuncType([relay.TupleType([relay.SequenceType(relay.scalar_type("bool"))])], relay.scalar_type("int8")).ret_type
+    relay.FuncType(
+        [relay.TupleType([relay.SequenceType(relay.scalar_type("bool"))])], relay.scalar_type("int8")
+    ).ret_type
     assert relay.TensorType((2, 3)) == x.checked_type
     relay.Call(relay.Function([x], x), [relay.const(np.ones((2, 3), "float32"))])
     relay.bind(dense, {x: relay.const(np.zeros((2, 3), "float32"))})
@@ -232,8 +236,12 @@ def graphs(tmp_path):
     mod = tvm.IRModule({"main": relay.Function([x], dense)})
     mod["other"] = relay.Function([x], x)
     str(dense), str(x.checked_type), relay.parse(mod.astext()), mod["main"].params, call("module_copy", mod)
-    tvm.ir.structural_equal(mod["main"], f), tvm.ir.structural_hash(f), call("module_ports", mod), relay.GlobalVar("main")
-    assert relay.create_executor("debug", mod=mod).evaluate()(np.ones((2, 3), "float32")).numpy().tolist() == [[3] * 4] * 2
+    tvm.ir.structural_equal(mod["main"], f), tvm.ir.structural_hash(f), call("module_ports", mod), relay.GlobalVar(
+        "main"
+    )
+    assert (
+        relay.create_executor("debug", mod=mod).evaluate()(np.ones((2, 3), "float32")).numpy().tolist() == [[3] * 4] * 2
+    )
     return mod, f
 
 
@@ -243,17 +251,31 @@ def data_types():
     mod = tvm.IRModule()
     mod[header] = relay.TypeData(header, [a], [full, none])
     x, h, l = relay.var("x", shape=()), relay.var("h"), relay.var("l", header(relay.scalar_type("float32")))
-    patterns = [relay.PatternTuple([relay.PatternConstructor(full, [relay.PatternVar(h), relay.PatternWildcard()])]), relay.PatternWildcard()]
+    patterns = [
+        relay.PatternTuple([relay.PatternConstructor(full, [relay.PatternVar(h), relay.PatternWildcard()])]),
+        relay.PatternWildcard(),
+    ]
     match = relay.Match(relay.Tuple([l]), [relay.Clause(p, e) for p, e in zip(patterns, (h, x))])
-    mod["main"] = relay.Function([x], relay.Call(relay.Function([l], match, relay.scalar_type("float32")), [full(x, none())]))
-    assert [c.name_hint for c in mod.get_type("Failing")[1:]] == ["Full", "Empty"] and full.tag == 0 and len(match.clauses) == 2
-    assert [arrays.numpy() for arrays in (relay.create_executor(kind, mod).evaluate()(np.float32(2)) for kind in ("debug", "vm"))] == [2, 2]
+    mod["main"] = relay.Function(
+        [x], relay.Call(relay.Function([l], match, relay.scalar_type("float32")), [full(x, none())])
+    )
+    assert (
+        [c.name_hint for c in mod.get_type("Failing")[1:]] == ["Full", "Empty"]
+        and full.tag == 0
+        and len(match.clauses) == 2
+    )
+    assert [
+        arrays.numpy()
+        for arrays in (relay.create_executor(kind, mod).evaluate()(np.float32(2)) for kind in ("debug", "vm"))
+    ] == [2, 2]
 
 
 def patterns(f):
     from lathe.relay.dataflow_pattern import is_constant, is_op, wildcard
 
-    relu = is_op("nn.relu")(is_op("nn.dense")(wildcard(), is_constant()).has_shape((2, 4)).has_dtype("float32").has_attr({"units": 0}))
+    relu = is_op("nn.relu")(
+        is_op("nn.dense")(wildcard(), is_constant()).has_shape((2, 4)).has_dtype("float32").has_attr({"units": 0})
+    )
     assert relu.match(f.body)
     assert "clip" in str(relu.rewrite(lambda pre, post, found: relay.clip(post.args[0], 0.0, 9.0), f))
     assert "PartitionedFromPattern" in str(relu.partition(f, {"mine": 1}, check=lambda n: True))
@@ -280,7 +302,13 @@ def models(mod, twice, tmp_path):
         def run_after_pass(self, module, info):
             seen.append(info.name)
 
-    context_ = tvm.transform.PassContext(opt_level=3, disabled_pass=["AlterOpLayout"], required_pass=["FastMath"], config={"relay.FuseOps.max_depth": 9}, instruments=[Watch()])
+    context_ = tvm.transform.PassContext(
+        opt_level=3,
+        disabled_pass=["AlterOpLayout"],
+        required_pass=["FastMath"],
+        config={"relay.FuseOps.max_depth": 9},
+        instruments=[Watch()],
+    )
     with context_:
         relay.transform.FuseOps(fuse_opt_level=2)(mod)
         relay.optimize(mod)
@@ -290,7 +318,13 @@ def models(mod, twice, tmp_path):
     tvm.transform.PassContext.list_configs(), call("pass_table")
     c = context_.for_compiler()
     call("pass_context_time", c), call("pass_run", mod, "InferType", [], c), call("pass_context_time_text", c)
-    assert "FuseOps" in seen and lib.ir_mod["main"] and lib.memory() and lib.compile_time() and lib.get_source("ll" if tvm.runtime.enabled("llvm") else "c")
+    assert (
+        "FuseOps" in seen
+        and lib.ir_mod["main"]
+        and lib.memory()
+        and lib.compile_time()
+        and lib.get_source("ll" if tvm.runtime.enabled("llvm") else "c")
+    )
     from lathe.contrib.debugger import debug_executor
 
     m = debug_executor.create(None, lib)

@@ -30,11 +30,22 @@ def const(rng, *shape):
 def residual_network(rng):
     """A strided stem, a residual block, a depthwise and a 1x1 convolution, a dense layer."""
     x = relay.var("x", shape=(1, 3, 24, 24))
-    stem = relay.nn.relu(relay.nn.conv2d(x, const(rng, 32, 3, 3, 3), strides=(2, 2), padding=(1, 1), kernel_size=(3, 3), channels=32))
-    a = relay.nn.relu(relay.nn.conv2d(stem, const(rng, 64, 32, 3, 3), strides=(2, 2), padding=(1, 1), kernel_size=(3, 3), channels=64))
+    stem = relay.nn.relu(
+        relay.nn.conv2d(x, const(rng, 32, 3, 3, 3), strides=(2, 2), padding=(1, 1), kernel_size=(3, 3), channels=32)
+    )
+    a = relay.nn.relu(
+        relay.nn.conv2d(stem, const(rng, 64, 32, 3, 3), strides=(2, 2), padding=(1, 1), kernel_size=(3, 3), channels=64)
+    )
     b = relay.nn.relu(relay.nn.conv2d(a, const(rng, 64, 64, 1, 1), kernel_size=(1, 1), channels=64) + a)
     b = relay.nn.conv2d(b, const(rng, 64, 64, 3, 3), padding=(1, 1), kernel_size=(3, 3), channels=64)
-    c = relay.nn.conv2d(b, relay.const(rng.normal(size=(64, 1, 3, 3)).astype("float32") / 3), padding=(1, 1), groups=64, kernel_size=(3, 3), channels=64)
+    c = relay.nn.conv2d(
+        b,
+        relay.const(rng.normal(size=(64, 1, 3, 3)).astype("float32") / 3),
+        padding=(1, 1),
+        groups=64,
+        kernel_size=(3, 3),
+        channels=64,
+    )
     d = relay.nn.relu(relay.nn.conv2d(c, const(rng, 128, 64, 1, 1), kernel_size=(1, 1), channels=128))
     out = relay.nn.dense(relay.nn.batch_flatten(relay.nn.global_avg_pool2d(d)), const(rng, 10, 128))
     return lathe.IRModule.from_expr(relay.Function([x], out))
@@ -107,8 +118,16 @@ def dense(rng, rows, depth, columns):
 
 def test_blocks_where_they_pay(rng):
     """Three rows at least want bfmmla, fewer wait for their weights; Ampere-1 begins it half as often as bfdot, whose two products in a lane are then as fast."""
-    for cpu, rows, blocks in (("neoverse-v1", 128, True), ("neoverse-v1", 3, True), ("neoverse-v1", 2, False), ("neoverse-v1", 1, False), ("ampere1", 128, False)):
-        asm = compiled(dense(rng, rows, 512, 512), "bf16", f"llvm -mtriple=aarch64-linux-gnu -mcpu={cpu}").get_source("asm")
+    for cpu, rows, blocks in (
+        ("neoverse-v1", 128, True),
+        ("neoverse-v1", 3, True),
+        ("neoverse-v1", 2, False),
+        ("neoverse-v1", 1, False),
+        ("ampere1", 128, False),
+    ):
+        asm = compiled(dense(rng, rows, 512, 512), "bf16", f"llvm -mtriple=aarch64-linux-gnu -mcpu={cpu}").get_source(
+            "asm"
+        )
         assert ("bfmmla" in asm, "bfdot" in asm) == (blocks, not blocks), (cpu, rows)
         assert not re.search(r"bfmmla[^\n]*\[sp", asm)
 
@@ -144,14 +163,21 @@ def test_digits_are_told_as_before():
 
 
 def compile_digits(out, *options):
-    return subprocess.run([str(PROGRAM), "compile", str(DIGITS / "digits.onnx"), "-o", str(out), *options], capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [str(PROGRAM), "compile", str(DIGITS / "digits.onnx"), "-o", str(out), *options],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason="the lathe program was not built")
 def test_command_line(tmp_path):
     out = tmp_path / "digits.so"
     x86 = platform.machine() == "x86_64"  # the linker of another machine need not be here
-    done = compile_digits(out, "--fast-math=bf16", "--target", "llvm -mcpu=cascadelake" if x86 else "llvm -mcpu=cortex-a72")
+    done = compile_digits(
+        out, "--fast-math=bf16", "--target", "llvm -mcpu=cascadelake" if x86 else "llvm -mcpu=cortex-a72"
+    )
     assert done.returncode == 0 and out.exists() and "note: no instruction for products of bfloat16" in done.stderr
     other = SAPPHIRE_RAPIDS if lathe.runtime.enabled("llvm") else SAPPHIRE_RAPIDS.replace("llvm", "c", 1)
     done = compile_digits(out, "--fast-math=bf16", "--target", other)

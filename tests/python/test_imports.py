@@ -29,9 +29,15 @@ def imports(name, path, known):
         if isinstance(node, ast.Import):
             found |= {a.name for a in node.names}
         elif isinstance(node, ast.ImportFrom):
-            base = ".".join((package[: len(package) - node.level + 1] if node.level else []) + ([node.module] if node.module else []))
+            base = ".".join(
+                (package[: len(package) - node.level + 1] if node.level else [])
+                + ([node.module] if node.module else [])
+            )
             found |= {f"{base}.{a.name}" if f"{base}.{a.name}" in known else base for a in node.names}
-        elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in ("import_module", "__import__"):
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in (
+            "import_module",
+            "__import__",
+        ):
             # the package itself takes the compiler's modules in when they are first asked for; what stands in for TVM
             # finds modules by the names that a program writes
             allowed = ("lathe", "lathe.compat.tvm", "lathe.compat.scan")

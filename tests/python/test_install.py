@@ -16,7 +16,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("LATHE_LIBRARY_PATH", ROOT / "build")).resolve()
 DIGITS = ROOT / "examples/digits/digits.onnx"
 
-pytestmark = pytest.mark.skipif(not (BUILD / "CMakeCache.txt").exists() or not shutil.which("cmake"), reason="needs a build folder and cmake")
+pytestmark = pytest.mark.skipif(
+    not (BUILD / "CMakeCache.txt").exists() or not shutil.which("cmake"), reason="needs a build folder and cmake"
+)
 
 
 CACHE = (BUILD / "CMakeCache.txt").read_text() if (BUILD / "CMakeCache.txt").exists() else ""
@@ -108,8 +110,23 @@ def test_a_model_and_the_runtime_linked_in(prefix, tmp_path):
     """pkg-config --static and lathe::lathe_rt_static: a program that needs no library of Lathe's."""
     env = {**os.environ, "LD_LIBRARY_PATH": str(libdir(prefix))}
     sh(prefix / "bin/lathe", "compile", DIGITS, "-o", tmp_path / "digits.a", "--shape", "pixels=1,1,8,8", env=env)
-    sh("cc", "-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{prefix}/include", f"-I{tmp_path}", ROOT / "examples/c/linked.c", tmp_path / "digits.a",
-       libdir(prefix) / "liblathe_rt.a", "-lpthread", "-ldl", "-lm", "-o", tmp_path / "linked")
+    sh(
+        "cc",
+        "-std=c99",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{prefix}/include",
+        f"-I{tmp_path}",
+        ROOT / "examples/c/linked.c",
+        tmp_path / "digits.a",
+        libdir(prefix) / "liblathe_rt.a",
+        "-lpthread",
+        "-ldl",
+        "-lm",
+        "-o",
+        tmp_path / "linked",
+    )
     assert "this is a 3" in sh(tmp_path / "linked")
     assert "liblathe" not in sh("readelf", "-d", tmp_path / "linked")
     (tmp_path / "CMakeLists.txt").write_text(

@@ -81,7 +81,19 @@ def export(factory, name, target=None):
         lib.export_library(folder / name)
         assert sorted(p.name for p in folder.iterdir()) == sorted([name, "digits.h"])
         if name.endswith(".c"):
-            sh(CC, "-std=gnu17", "-O1", "-fPIC", "-fno-math-errno", "-ffp-contract=fast", "-Wall", "-c", folder / name, "-o", folder / "digits.o")
+            sh(
+                CC,
+                "-std=gnu17",
+                "-O1",
+                "-fPIC",
+                "-fno-math-errno",
+                "-ffp-contract=fast",
+                "-Wall",
+                "-c",
+                folder / name,
+                "-o",
+                folder / "digits.o",
+            )
         _made[name, target] = folder
     return _made[name, target]
 
@@ -95,16 +107,40 @@ def check_program(program, answers):
     assert (got.argmax(1) == labels).mean() > 0.95
 
 
-@pytest.mark.parametrize("name, target, runtime", [
-    ("digits.o", None, SHARED), ("digits.o", None, STATIC), ("digits.a", None, SHARED), ("digits.c", "c", SHARED), ("digits.c", "c", STATIC), ("digits.o", "c", SHARED),
-], ids=lambda v: "static" if v is STATIC else "shared" if v is SHARED else str(v))
+@pytest.mark.parametrize(
+    "name, target, runtime",
+    [
+        ("digits.o", None, SHARED),
+        ("digits.o", None, STATIC),
+        ("digits.a", None, SHARED),
+        ("digits.c", "c", SHARED),
+        ("digits.c", "c", STATIC),
+        ("digits.o", "c", SHARED),
+    ],
+    ids=lambda v: "static" if v is STATIC else "shared" if v is SHARED else str(v),
+)
 def test_digits(name, target, runtime, tmp_path, tmp_path_factory, answers):
     if runtime is STATIC and not STATIC[0].exists():
         pytest.skip("the static runtime was not built")
     folder = export(tmp_path_factory, name, target)
     (tmp_path / "program.c").write_text(PROGRAM)
     model = folder / name.replace(".c", ".o")
-    sh(CC, "-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include", f"-I{folder}", tmp_path / "program.c", model, *runtime, "-lm", "-o", tmp_path / "program")
+    sh(
+        CC,
+        "-std=c99",
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{ROOT}/include",
+        f"-I{folder}",
+        tmp_path / "program.c",
+        model,
+        *runtime,
+        "-lm",
+        "-o",
+        tmp_path / "program",
+    )
     check_program(tmp_path / "program", answers)
 
 
@@ -113,7 +149,21 @@ def test_as_cpp(tmp_path, tmp_path_factory, answers):
         pytest.skip("g++ is not installed")
     folder = export(tmp_path_factory, "digits.a")
     (tmp_path / "program.cc").write_text(PROGRAM)
-    sh("g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include", f"-I{folder}", tmp_path / "program.cc", folder / "digits.a", *SHARED, "-lm", "-o", tmp_path / "program")
+    sh(
+        "g++",
+        "-std=c++17",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{ROOT}/include",
+        f"-I{folder}",
+        tmp_path / "program.cc",
+        folder / "digits.a",
+        *SHARED,
+        "-lm",
+        "-o",
+        tmp_path / "program",
+    )
     check_program(tmp_path / "program", answers)
 
 
@@ -159,7 +209,9 @@ int main(void)
 def test_two_models_in_one_program(end, target, tmp_path):
     """Both have kernels of the same names; the second has an open size and inputs with names that C does not take."""
     first = relay.parse("def @main(%x: Tensor[(2, 3), float32]) { nn.relu(%x) }")
-    second = relay.parse("def @main(%int: Tensor[(n), float32], %b_1: Tensor[(n), float32]) { nn.relu(add(%int, %b_1)) }")
+    second = relay.parse(
+        "def @main(%int: Tensor[(n), float32], %b_1: Tensor[(n), float32]) { nn.relu(add(%int, %b_1)) }"
+    )
     for mod, name in ((first, "first"), (second, "second-net")):
         relay.build(mod, target=target).export_library(tmp_path / f"{name}{end}")
     (tmp_path / "two.c").write_text(TWO)

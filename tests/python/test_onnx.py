@@ -42,8 +42,13 @@ W = RNG.normal(size=(4, 3)).astype("float32")
 
 def gemm(batch="batch"):
     return model(
-        [helper.make_node("MatMul", ["x", "w"], ["m"], name="product"), helper.make_node("Relu", ["m"], ["y"], name="act")],
-        [value("x", [batch, 4])], [value("y", [batch, 3])], [tensor("w", W)],
+        [
+            helper.make_node("MatMul", ["x", "w"], ["m"], name="product"),
+            helper.make_node("Relu", ["m"], ["y"], name="act"),
+        ],
+        [value("x", [batch, 4])],
+        [value("y", [batch, 3])],
+        [tensor("w", W)],
     )
 
 
@@ -116,7 +121,9 @@ def test_shapes_that_do_not_fit_are_refused():
 def test_opset_decides_the_meaning():
     """Softmax flattens to two dimensions up to opset 12, and works along one axis from 13."""
     x = RNG.normal(size=(2, 3, 4)).astype("float32")
-    m = model([helper.make_node("Softmax", ["x"], ["y"], axis=1)], [value("x", x.shape)], [value("y", x.shape)], opset=13)
+    m = model(
+        [helper.make_node("Softmax", ["x"], ["y"], axis=1)], [value("x", x.shape)], [value("y", x.shape)], opset=13
+    )
     e = np.exp(x)
     new, old = relay.frontend.from_onnx(m)[0], relay.frontend.from_onnx(m, opset=11)[0]
     np.testing.assert_allclose(run(new, x=x)[0].numpy(), e / e.sum(1, keepdims=True), rtol=1e-5)
@@ -126,10 +133,17 @@ def test_opset_decides_the_meaning():
 def test_names_and_shape_arithmetic():
     """A Shape, Gather, Concat, Reshape chain folds away when the sizes are known."""
     nodes = [
-        helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Gather", ["s", "zero"], ["n"]), helper.make_node("Concat", ["n", "rest"], ["t"], axis=0),
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"]),
+        helper.make_node("Concat", ["n", "rest"], ["t"], axis=0),
         helper.make_node("Reshape", ["x", "t"], ["out"]),
     ]
-    m = model(nodes, [value("x", ["n", 4, 3])], [value("out", ["n", 12])], [tensor("zero", np.array([0])), tensor("rest", np.array([-1]))])
+    m = model(
+        nodes,
+        [value("x", ["n", 4, 3])],
+        [value("out", ["n", 12])],
+        [tensor("zero", np.array([0])), tensor("rest", np.array([-1]))],
+    )
     mod, _, report = import_onnx(m, {"x": (2, 4, 3)})
     assert relay.analysis.list_op_freqs(mod) == {"reshape": 1} and report.folded >= 3
     lib = relay.build(mod)
@@ -146,7 +160,11 @@ def test_report():
 
 
 def test_every_unsupported_operator_is_listed_at_once():
-    nodes = [helper.make_node("Nonsense", ["x"], ["a"], name="first"), helper.make_node("Relu", ["a"], ["b"]), helper.make_node("Rubbish", ["b"], ["y"], name="second")]
+    nodes = [
+        helper.make_node("Nonsense", ["x"], ["a"], name="first"),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Rubbish", ["b"], ["y"], name="second"),
+    ]
     m = model(nodes, [value("x", [2])], [value("y", [2])])
     with pytest.raises(error.UnsupportedError) as e:
         relay.frontend.from_onnx(m)
@@ -156,7 +174,12 @@ def test_every_unsupported_operator_is_listed_at_once():
 
 
 def test_errors_name_the_node():
-    m = model([helper.make_node("MatMul", ["x", "w"], ["y"], name="bad_product")], [value("x", [2, 5])], [value("y", [2, 3])], [tensor("w", W)])
+    m = model(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name="bad_product")],
+        [value("x", [2, 5])],
+        [value("y", [2, 3])],
+        [tensor("w", W)],
+    )
     with pytest.raises(error.LatheError, match="bad_product"):
         relay.frontend.from_onnx(m)
 
@@ -221,7 +244,9 @@ def test_a_file_beyond_two_gigabytes(tmp_path):
     m = gemm(5)
     m.graph.node.append(helper.make_node("Shape", ["big"], ["s"]))
     m.graph.output.append(value("s", [1], TensorProto.INT64))
-    tensor_head = TensorProto(name="big", data_type=TensorProto.UINT8, dims=[size]).SerializeToString() + b"\x4a" + varint(size)
+    tensor_head = (
+        TensorProto(name="big", data_type=TensorProto.UINT8, dims=[size]).SerializeToString() + b"\x4a" + varint(size)
+    )
     graph = m.graph.SerializeToString()
     head = b"\x2a" + varint(len(tensor_head) + size) + tensor_head
     m.ClearField("graph")
@@ -287,7 +312,9 @@ def test_the_official_runner():
     assert suite.countTestCases() >= 60
     result = unittest.TestResult()
     suite.run(result)
-    problems = [f"{t._testMethodName}: {trace.strip().splitlines()[-1]}" for t, trace in result.failures + result.errors]
+    problems = [
+        f"{t._testMethodName}: {trace.strip().splitlines()[-1]}" for t, trace in result.failures + result.errors
+    ]
     assert not problems, "\n".join(problems)
 
 
@@ -324,8 +351,15 @@ def tokens(batch, seq):
 
 slow = pytest.mark.slow
 NETWORKS = [
-    "squeezenet1_1", "mobilenet_v3_small", "lstm_bi2", "mobilenet_v2", "resnet18_bn",
-    *[pytest.param(n, marks=slow) for n in ("resnet18", "resnet50", "googlenet", "densenet121", "efficientnet_b0", "minilm_l6", "bert_base")],
+    "squeezenet1_1",
+    "mobilenet_v3_small",
+    "lstm_bi2",
+    "mobilenet_v2",
+    "resnet18_bn",
+    *[
+        pytest.param(n, marks=slow)
+        for n in ("resnet18", "resnet50", "googlenet", "densenet121", "efficientnet_b0", "minilm_l6", "bert_base")
+    ],
 ]
 
 
@@ -333,7 +367,11 @@ NETWORKS = [
 def test_networks_agree_with_onnxruntime(name, tmp_path):
     pytest.importorskip("onnxruntime")
     path = filled(name, tmp_path)
-    feeds = {"lstm_bi2": lambda: {"input": RNG.normal(size=(1, 50, 64)).astype("float32")}, "minilm_l6": lambda: tokens(2, 16), "bert_base": lambda: tokens(1, 32)}.get(name, image)()
+    feeds = {
+        "lstm_bi2": lambda: {"input": RNG.normal(size=(1, 50, 64)).astype("float32")},
+        "minilm_l6": lambda: tokens(2, 16),
+        "bert_base": lambda: tokens(1, 32),
+    }.get(name, image)()
     mod, params = relay.frontend.from_onnx(str(path), {k: v.shape for k, v in feeds.items()})
     got = run(mod, params, **feeds)
     for g, want in zip(got, run_onnxruntime(path, feeds)):
@@ -405,8 +443,19 @@ def test_expected_outputs(name):
 
 def feeds_of(name):
     if name == "silero_vad":
-        return [{"input": RNG.normal(size=(1, n)).astype("float32") * 0.1, "state": np.zeros((2, 1, 128), "float32"), "sr": np.array(rate)} for n, rate in ((512, 16000), (256, 8000))]
-    shapes = {"3DBall": ("obs_0", (3, 8)), "mnist_mlp": ("image", (1, 1, 28, 28)), "version-slim-320": ("input", (1, 3, 240, 320))}
+        return [
+            {
+                "input": RNG.normal(size=(1, n)).astype("float32") * 0.1,
+                "state": np.zeros((2, 1, 128), "float32"),
+                "sr": np.array(rate),
+            }
+            for n, rate in ((512, 16000), (256, 8000))
+        ]
+    shapes = {
+        "3DBall": ("obs_0", (3, 8)),
+        "mnist_mlp": ("image", (1, 1, 28, 28)),
+        "version-slim-320": ("input", (1, 3, 240, 320)),
+    }
     key, shape = shapes[name]
     return [{key: RNG.normal(size=shape).astype("float32")}]
 

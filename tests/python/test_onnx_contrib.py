@@ -13,8 +13,16 @@ from lathe import error, relay  # noqa: E402
 from lathe.contrib import graph_executor  # noqa: E402
 
 MS = "com.microsoft"
-DTYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "int16": TensorProto.INT16,
-          "int32": TensorProto.INT32, "int64": TensorProto.INT64, "bool": TensorProto.BOOL}
+DTYPES = {
+    "float32": TensorProto.FLOAT,
+    "float16": TensorProto.FLOAT16,
+    "int8": TensorProto.INT8,
+    "uint8": TensorProto.UINT8,
+    "int16": TensorProto.INT16,
+    "int32": TensorProto.INT32,
+    "int64": TensorProto.INT64,
+    "bool": TensorProto.BOOL,
+}
 
 
 def rng(seed=0):
@@ -33,9 +41,16 @@ def bytes_of(*shape, dtype="uint8", seed=0):
 def make(op, inputs, weights=(), outputs=1, domain=MS, opset=17, attrs=None):
     """A model of one node.  inputs: arrays, None for one left out; those numbered in weights are constants."""
     names = ["" if v is None else f"i{k}" for k, v in enumerate(inputs)]
-    outs = [f"o{k}" if not isinstance(outputs, (list, tuple)) or k in outputs else "" for k in range(outputs if isinstance(outputs, int) else max(outputs) + 1)]
+    outs = [
+        f"o{k}" if not isinstance(outputs, (list, tuple)) or k in outputs else ""
+        for k in range(outputs if isinstance(outputs, int) else max(outputs) + 1)
+    ]
     node = helper.make_node(op, names, outs, domain=domain, name="it", **(attrs or {}))
-    given = [helper.make_tensor_value_info(n, DTYPES[v.dtype.name], v.shape) for k, (n, v) in enumerate(zip(names, inputs)) if n and k not in weights]
+    given = [
+        helper.make_tensor_value_info(n, DTYPES[v.dtype.name], v.shape)
+        for k, (n, v) in enumerate(zip(names, inputs))
+        if n and k not in weights
+    ]
     constants = [numpy_helper.from_array(v, n) for k, (n, v) in enumerate(zip(names, inputs)) if n and k in weights]
     graph = helper.make_graph([node], "g", given, [onnx.ValueInfoProto(name=o) for o in outs if o], constants)
     sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid(domain, 1)] if domain else [])
@@ -121,7 +136,13 @@ G, B = normal(8, seed=5) + 1, normal(8, seed=6)
 
 def test_normalisations():
     check("SkipLayerNormalization", [X, normal(2, 5, 8, seed=1), G, B], [2, 3])
-    check("SkipLayerNormalization", [X, normal(2, 5, 8, seed=1), G, B, normal(8, seed=2)], [2, 3, 4], outputs=[0, 3], epsilon=1e-5)
+    check(
+        "SkipLayerNormalization",
+        [X, normal(2, 5, 8, seed=1), G, B, normal(8, seed=2)],
+        [2, 3, 4],
+        outputs=[0, 3],
+        epsilon=1e-5,
+    )
     check("SkipLayerNormalization", [X, normal(2, 5, 8, seed=1), G], [2])
     check("SkipLayerNormalization", [X, normal(5, 8, seed=1), G, B], [2, 3])
     check("SkipSimplifiedLayerNormalization", [X, normal(2, 5, 8, seed=1), G], [2], epsilon=1e-6)
@@ -169,7 +190,13 @@ def test_attention_with_a_past():
 
 def test_attention_with_sizes_and_a_bias_of_the_scores():
     x = normal(2, 5, 8)
-    check("Attention", [x, normal(8, 8 + 8 + 4, seed=2), normal(20, seed=3)], [1, 2], num_heads=2, qkv_hidden_sizes=[8, 8, 4])
+    check(
+        "Attention",
+        [x, normal(8, 8 + 8 + 4, seed=2), normal(20, seed=3)],
+        [1, 2],
+        num_heads=2,
+        qkv_hidden_sizes=[8, 8, 4],
+    )
     check("Attention", [x, QKV, QKV_BIAS, None, None, normal(2, 2, 5, 5, seed=4)], [1, 2], num_heads=2)
     check("Attention", [x, QKV, QKV_BIAS, None, None, normal(1, 2, 5, 5, seed=4)], [1, 2], num_heads=2)
 
@@ -208,12 +235,30 @@ def test_quantized_attention(weight):
     x, w = bytes_of(2, 5, 8), bytes_of(8, 24, dtype=weight, seed=1)
     zero = np.array(7 if weight == "int8" else 120, weight)
     scales = [np.array(0.02, "float32"), np.array(0.01, "float32")]
-    check("QAttention", [x, w, QKV_BIAS, *scales, None, np.array(128, "uint8"), zero], [1, 2, 3, 4, 6, 7], num_heads=2, tolerance=1e-4)
+    check(
+        "QAttention",
+        [x, w, QKV_BIAS, *scales, None, np.array(128, "uint8"), zero],
+        [1, 2, 3, 4, 6, 7],
+        num_heads=2,
+        tolerance=1e-4,
+    )
     keys = np.array([[1] * 5, [1, 1, 1, 0, 0]], "int32")
-    check("QAttention", [x, w, QKV_BIAS, *scales, keys, np.array(128, "uint8"), zero], [1, 2, 3, 4, 6, 7], num_heads=2, tolerance=1e-4)
+    check(
+        "QAttention",
+        [x, w, QKV_BIAS, *scales, keys, np.array(128, "uint8"), zero],
+        [1, 2, 3, 4, 6, 7],
+        num_heads=2,
+        tolerance=1e-4,
+    )
     columns = (rng(3).random(24) * 0.02).astype("float32")
     zeros = np.full(24, zero)
-    check("QAttention", [x, w, QKV_BIAS, scales[0], columns, None, np.array(128, "uint8"), zeros], [1, 2, 3, 4, 6, 7], num_heads=2, tolerance=1e-4)
+    check(
+        "QAttention",
+        [x, w, QKV_BIAS, scales[0], columns, None, np.array(128, "uint8"), zeros],
+        [1, 2, 3, 4, 6, 7],
+        num_heads=2,
+        tolerance=1e-4,
+    )
 
 
 @pytest.mark.parametrize("interleaved", [0, 1])
@@ -242,20 +287,55 @@ def test_quantized_elementwise(dtype):
         check(op, [a, S["a"], za, b, S["b"], zb, S["y"], zy], [1, 2, 4, 5, 6, 7], steps=1)
     check("QLinearSigmoid", [a, S["a"], za, np.array(1 / 256, "float32"), zy], [1, 2, 3, 4], steps=1)
     check("QLinearLeakyRelu", [a, S["a"], za, S["y"], zy], [1, 2, 3, 4], steps=1, alpha=0.2)
-    check("QLinearSoftmax", [a, S["a"], za, np.array(1 / 256, "float32"), np.array(0 if dtype == "uint8" else -128, dtype)], [1, 2, 3, 4], steps=1, attrs={"opset": 13, "axis": -1})
-    check("QLinearSoftmax", [a, S["a"], za, np.array(1 / 256, "float32"), np.array(0 if dtype == "uint8" else -128, dtype)], [1, 2, 3, 4], steps=1, attrs={"opset": 12, "axis": 1})
+    check(
+        "QLinearSoftmax",
+        [a, S["a"], za, np.array(1 / 256, "float32"), np.array(0 if dtype == "uint8" else -128, dtype)],
+        [1, 2, 3, 4],
+        steps=1,
+        attrs={"opset": 13, "axis": -1},
+    )
+    check(
+        "QLinearSoftmax",
+        [a, S["a"], za, np.array(1 / 256, "float32"), np.array(0 if dtype == "uint8" else -128, dtype)],
+        [1, 2, 3, 4],
+        steps=1,
+        attrs={"opset": 12, "axis": 1},
+    )
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_quantized_pools_and_concat(dtype):
     za, zb, zy = zeros(dtype)
     x = bytes_of(1, 3, 8, 8, dtype=dtype)
-    check("QLinearAveragePool", [x, S["a"], za, S["y"], zy], [1, 2, 3, 4], steps=1, kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2])
-    check("QLinearAveragePool", [x, S["a"], za, S["y"], zy], [1, 2, 3, 4], steps=1, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1)
+    check(
+        "QLinearAveragePool",
+        [x, S["a"], za, S["y"], zy],
+        [1, 2, 3, 4],
+        steps=1,
+        kernel_shape=[3, 3],
+        pads=[1, 1, 1, 1],
+        strides=[2, 2],
+    )
+    check(
+        "QLinearAveragePool",
+        [x, S["a"], za, S["y"], zy],
+        [1, 2, 3, 4],
+        steps=1,
+        kernel_shape=[3, 3],
+        pads=[1, 1, 1, 1],
+        count_include_pad=1,
+    )
     check("QLinearGlobalAveragePool", [x, S["a"], za, S["y"], zy], [1, 2, 3, 4], steps=1)
     last = np.ascontiguousarray(x.transpose(0, 2, 3, 1))
     check("QLinearGlobalAveragePool", [last, S["a"], za, S["y"], zy], [1, 2, 3, 4], steps=1, channels_last=1)
-    check("QLinearAveragePool", [last, S["a"], za, S["y"], zy], [1, 2, 3, 4], steps=1, kernel_shape=[2, 2], channels_last=1)
+    check(
+        "QLinearAveragePool",
+        [last, S["a"], za, S["y"], zy],
+        [1, 2, 3, 4],
+        steps=1,
+        kernel_shape=[2, 2],
+        channels_last=1,
+    )
     other = bytes_of(1, 2, 8, 8, dtype=dtype, seed=4)
     check("QLinearConcat", [S["y"], zy, x, S["a"], za, other, S["b"], zb], [0, 1, 3, 4, 6, 7], steps=1, axis=1)
 
@@ -265,15 +345,30 @@ def test_quantized_products():
     za, zy, columns = np.array(120, "uint8"), np.array(128, "uint8"), (rng(2).random(5) * 0.05 + 0.01).astype("float32")
     zb, bias = np.zeros(5, "int8"), bytes_of(5, dtype="int16", seed=3).astype("int32")
     wide = np.array(2.0, "float32")
-    check("QGemm", [a, S["a"], za, b, S["b"], np.array(3, "int8"), bias, wide, zy], [1, 2, 3, 4, 5, 6, 7, 8], steps=1, transB=0)
+    check(
+        "QGemm",
+        [a, S["a"], za, b, S["b"], np.array(3, "int8"), bias, wide, zy],
+        [1, 2, 3, 4, 5, 6, 7, 8],
+        steps=1,
+        transB=0,
+    )
     check("QGemm", [a, S["a"], za, b, columns, zb, bias, wide, zy], [1, 2, 3, 4, 5, 6, 7, 8], steps=1)
-    check("QGemm", [a, S["a"], za, np.ascontiguousarray(b.T), columns, zb, None, wide, zy], [1, 2, 3, 4, 5, 7, 8], steps=1, transB=1, alpha=0.5)
+    check(
+        "QGemm",
+        [a, S["a"], za, np.ascontiguousarray(b.T), columns, zb, None, wide, zy],
+        [1, 2, 3, 4, 5, 7, 8],
+        steps=1,
+        transB=1,
+        alpha=0.5,
+    )
     check("QGemm", [a, S["a"], za, b, S["b"], np.array(3, "int8"), bias], [1, 2, 3, 4, 5, 6])
     x = normal(2, 3, 8)
     check("DynamicQuantizeMatMul", [x, b, columns, zb, normal(5, seed=4)], [1, 2, 3, 4])
     check("DynamicQuantizeMatMul", [x, b, S["b"], np.array(3, "int8")], [1, 2, 3])
     check("DynamicQuantizeMatMul", [x, bytes_of(8, 5), S["b"]], [1, 2])
-    check("MatMulIntegerToFloat", [bytes_of(2, 3, 8), b, S["a"], columns, za, zb, normal(5, seed=4)], [1, 2, 3, 4, 5, 6])
+    check(
+        "MatMulIntegerToFloat", [bytes_of(2, 3, 8), b, S["a"], columns, za, zb, normal(5, seed=4)], [1, 2, 3, 4, 5, 6]
+    )
     check("MatMulIntegerToFloat", [bytes_of(3, 8), b, S["a"], S["b"]], [1, 2, 3])
 
 
@@ -281,7 +376,12 @@ def test_quantize_and_back():
     x = normal(3, 4, scale=2)
     check("QuantizeLinear", [x, S["a"], np.array(120, "uint8")], [1, 2])
     check("DequantizeLinear", [bytes_of(3, 4), S["a"], np.array(120, "uint8")], [1, 2])
-    check("QuantizeLinear", [x, (rng(1).random(4) * 0.05 + 0.01).astype("float32"), np.array([1, 2, 3, 4], "int8")], [1, 2], axis=1)
+    check(
+        "QuantizeLinear",
+        [x, (rng(1).random(4) * 0.05 + 0.01).astype("float32"), np.array([1, 2, 3, 4], "int8")],
+        [1, 2],
+        axis=1,
+    )
 
 
 # ---- the first releases, ai.onnx.ml
@@ -302,7 +402,17 @@ def test_the_first_releases():
     np.testing.assert_allclose(got, x[:, :, :, 0].reshape(1, 18) @ w.T + b, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(ours(make("Scale", [x], domain="", opset=1, attrs={"scale": 3.0}), {"i0": x})[0], 3 * x)
     g, mean, var = normal(3, seed=3), normal(3, seed=4), np.abs(normal(3, seed=5)) + 0.5
-    got = ours(make("SpatialBN", [x, g, b[:3].copy(), mean, var], [1, 2, 3, 4], domain="", opset=1, attrs={"is_test": 1, "epsilon": 1e-3}), {"i0": x})[0]
+    got = ours(
+        make(
+            "SpatialBN",
+            [x, g, b[:3].copy(), mean, var],
+            [1, 2, 3, 4],
+            domain="",
+            opset=1,
+            attrs={"is_test": 1, "epsilon": 1e-3},
+        ),
+        {"i0": x},
+    )[0]
     at = (slice(None), None, None)
     np.testing.assert_allclose(got, g[at] * (x - mean[at]) / np.sqrt(var[at] + 1e-3) + b[:3][at], rtol=1e-4, atol=1e-5)
 
@@ -310,7 +420,15 @@ def test_the_first_releases():
 def test_linear_regressor():
     x = normal(5, 4)
     for how in ("NONE", "LOGISTIC", "SOFTMAX"):
-        check("LinearRegressor", [x], domain="ai.onnx.ml", coefficients=normal(12, seed=1).tolist(), intercepts=[0.5, -0.5, 1.0], targets=3, post_transform=how)
+        check(
+            "LinearRegressor",
+            [x],
+            domain="ai.onnx.ml",
+            coefficients=normal(12, seed=1).tolist(),
+            intercepts=[0.5, -0.5, 1.0],
+            targets=3,
+            post_transform=how,
+        )
     check("LinearRegressor", [x], domain="ai.onnx.ml", coefficients=[1.0, 2.0, 3.0, 4.0])
 
 
@@ -322,7 +440,9 @@ def test_aten():
     x = normal(3, 4)
     assert ours(aten("size", [x, np.array(1)], [1]), {"i0": x})[0] == 4
     np.testing.assert_array_equal(ours(aten("reshape", [x, np.array([2, -1])], [1]), {"i0": x})[0], x.reshape(2, 6))
-    np.testing.assert_array_equal(ours(aten("arange", [np.array(2), np.array(11), np.array(3)], [0, 1, 2]), {})[0], np.arange(2, 11, 3))
+    np.testing.assert_array_equal(
+        ours(aten("arange", [np.array(2), np.array(11), np.array(3)], [0, 1, 2]), {})[0], np.arange(2, 11, 3)
+    )
     rows, columns, values = np.array([0, 2, 0]), np.array([1, -1, 1]), np.array([5, 6, 7], "float32")
     for accumulate in (0, 1):
         want = x.copy()
@@ -330,7 +450,10 @@ def test_aten():
             np.add.at(want, (rows, columns), values)
         else:
             want[rows, columns] = values
-        got = ours(aten("index_put", [x, rows, columns, values, np.array(accumulate)], [4]), {"i0": x, "i1": rows, "i2": columns, "i3": values})[0]
+        got = ours(
+            aten("index_put", [x, rows, columns, values, np.array(accumulate)], [4]),
+            {"i0": x, "i1": rows, "i2": columns, "i3": values},
+        )[0]
         np.testing.assert_allclose(got, want, rtol=1e-6)
     with pytest.raises(error.UnsupportedError, match="grid_sampler"):
         ours(aten("grid_sampler", [x]), {"i0": x})
@@ -340,7 +463,9 @@ def test_aten():
 @pytest.mark.parametrize("domain", ["org.pytorch.aten", ""])
 def test_embedding_bags(mode, domain):
     table, indices, offsets = normal(10, 4), np.array([1, 2, 4, 5, 4, 3, 2, 9]), np.array([0, 3, 3, 7])
-    got = ours(aten("embedding_bag", [table, indices, offsets], [0], domain=domain, mode=mode), {"i1": indices, "i2": offsets})[0]
+    got = ours(
+        aten("embedding_bag", [table, indices, offsets], [0], domain=domain, mode=mode), {"i1": indices, "i2": offsets}
+    )[0]
     bags = [indices[a:b] for a, b in zip(offsets, [*offsets[1:], len(indices)])]
     reduce = [lambda r: r.sum(0), lambda r: r.mean(0), lambda r: r.max(0)][mode]
     want = [reduce(table[b]) if len(b) else np.zeros(4) for b in bags]

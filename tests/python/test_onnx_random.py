@@ -14,7 +14,10 @@ N = 20000
 
 def run(nodes, outputs, inputs=None, weights=None, opset=17):
     """Outputs of a model, from two compilations and two runs of each, which are all the same."""
-    given = [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for k, v in (inputs or {}).items()]
+    given = [
+        helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+        for k, v in (inputs or {}).items()
+    ]
     constants = [numpy_helper.from_array(np.asarray(v), k) for k, v in (weights or {}).items()]
     graph = helper.make_graph(nodes, "g", given, [onnx.ValueInfoProto(name=o) for o in outputs], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
@@ -50,12 +53,20 @@ def is_uniform(x, low, high):
 
 def test_normal():
     nodes = [
-        helper.make_node("RandomNormal", [], ["a"], shape=[N // 4, 4], mean=2.0, scale=3.0, seed=1.0), helper.make_node("RandomNormal", [], ["b"], shape=[N], seed=2.0),
-        helper.make_node("RandomNormal", [], ["c"], shape=[N], seed=2.0), helper.make_node("RandomNormalLike", ["x"], ["d"], mean=-1.0, scale=0.5, seed=3.0),
-        helper.make_node("RandomNormalLike", ["x"], ["e"], dtype=TensorProto.DOUBLE), helper.make_node("RandomNormalLike", ["x"], ["f"], dtype=TensorProto.DOUBLE),
+        helper.make_node("RandomNormal", [], ["a"], shape=[N // 4, 4], mean=2.0, scale=3.0, seed=1.0),
+        helper.make_node("RandomNormal", [], ["b"], shape=[N], seed=2.0),
+        helper.make_node("RandomNormal", [], ["c"], shape=[N], seed=2.0),
+        helper.make_node("RandomNormalLike", ["x"], ["d"], mean=-1.0, scale=0.5, seed=3.0),
+        helper.make_node("RandomNormalLike", ["x"], ["e"], dtype=TensorProto.DOUBLE),
+        helper.make_node("RandomNormalLike", ["x"], ["f"], dtype=TensorProto.DOUBLE),
     ]
     a, b, c, d, e, f = run(nodes, "abcdef", {"x": np.zeros((100, N // 100), "float32")})
-    assert a.shape == (N // 4, 4) and d.shape == (100, N // 100) and a.dtype == d.dtype == np.float32 and e.dtype == np.float64
+    assert (
+        a.shape == (N // 4, 4)
+        and d.shape == (100, N // 100)
+        and a.dtype == d.dtype == np.float32
+        and e.dtype == np.float64
+    )
     is_normal(a, 2, 3), is_normal(b, 0, 1), is_normal(d, -1, 0.5), is_normal(e, 0, 1)
     np.testing.assert_array_equal(b, c)  # the same seed
     assert (e != f).mean() > 0.999  # none: nodes differ
@@ -64,7 +75,8 @@ def test_normal():
 
 def test_uniform():
     nodes = [
-        helper.make_node("RandomUniform", [], ["a"], shape=[N], low=-1.0, high=3.0, seed=1.0), helper.make_node("RandomUniformLike", ["x"], ["b"], seed=2.0),
+        helper.make_node("RandomUniform", [], ["a"], shape=[N], low=-1.0, high=3.0, seed=1.0),
+        helper.make_node("RandomUniformLike", ["x"], ["b"], seed=2.0),
         helper.make_node("RandomUniform", [], ["c"], shape=[N], dtype=TensorProto.FLOAT16, seed=3.0),
     ]
     a, b, c = run(nodes, "abc", {"x": np.zeros((N, 1), "float32")})
@@ -74,7 +86,10 @@ def test_uniform():
 
 def test_bernoulli():
     p = np.repeat(np.array([0, 0.1, 0.5, 0.9, 1], "float32"), N // 5)
-    nodes = [helper.make_node("Bernoulli", ["p"], ["a"], seed=1.0), helper.make_node("Bernoulli", ["p"], ["b"], dtype=TensorProto.BOOL, seed=2.0)]
+    nodes = [
+        helper.make_node("Bernoulli", ["p"], ["a"], seed=1.0),
+        helper.make_node("Bernoulli", ["p"], ["b"], dtype=TensorProto.BOOL, seed=2.0),
+    ]
     for x in run(nodes, "ab", {"p": p}):
         assert set(np.unique(x).tolist()) <= {0, 1}
         hits = x.reshape(5, -1).mean(1)

@@ -103,7 +103,14 @@ def resized(x, sizes, method, mode, rounding="", roi=None, exclude=False, alpha=
     return np.where(outside, extrapolation, x) if mode == "tf_crop_and_resize" else x
 
 
-MODES = ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn", "tf_crop_and_resize"]
+MODES = [
+    "half_pixel",
+    "align_corners",
+    "asymmetric",
+    "pytorch_half_pixel",
+    "tf_half_pixel_for_nn",
+    "tf_crop_and_resize",
+]
 
 
 def test_nearest_by_default_rounds_down_but_for_align_corners():
@@ -285,7 +292,21 @@ def test_onnx_roi_align(rng):
     feeds = {"x": rng.normal(size=(2, 3, 9, 8)).astype("float32"),
              "rois": np.array([[1, 1, 6.5, 7], [0, 2, 3, 3.2], [2, 1, 7.5, 8], [4, 4, 4.2, 4.1]], "float32"),
              "batch": np.array([0, 1, 0, 1], "int64")}
-    agree("RoiAlign", feeds, [
-        dict(mode=m, coordinate_transformation_mode=c, sampling_ratio=r, spatial_scale=s, output_height=3, output_width=2)
-        for m, c, r, s in itertools.product(["avg", "max"], ["half_pixel", "output_half_pixel"], [0, 1, 2], [1.0, 0.5])],
-        16)
+    agree(
+        "RoiAlign",
+        feeds,
+        [
+            dict(
+                mode=m,
+                coordinate_transformation_mode=c,
+                sampling_ratio=r,
+                spatial_scale=s,
+                output_height=3,
+                output_width=2,
+            )
+            for m, c, r, s in itertools.product(
+                ["avg", "max"], ["half_pixel", "output_half_pixel"], [0, 1, 2], [1.0, 0.5]
+            )
+        ],
+        16,
+    )

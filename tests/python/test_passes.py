@@ -105,7 +105,14 @@ def test_the_effect_of_passes(net):
     assert ops(relay.transform.FastMath()(mod)).get("fast_exp") == 2
     nhwc = relay.transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"]})(mod)
     layouts = []
-    relay.analysis.post_order_visit(nhwc["main"], lambda n: layouts.append(n.attrs.data_layout) if isinstance(n, relay.Call) and getattr(n.op, "name", "") == "nn.conv2d" else None)
+    relay.analysis.post_order_visit(
+        nhwc["main"],
+        lambda n: (
+            layouts.append(n.attrs.data_layout)
+            if isinstance(n, relay.Call) and getattr(n.op, "name", "") == "nn.conv2d"
+            else None
+        ),
+    )
     assert set(layouts) == {"NHWC"}
     fused = relay.transform.FuseOps(fuse_opt_level=2)(relay.transform.SimplifyInference()(mod))
     assert "Primitive=1" in str(fused) and "Primitive" not in str(relay.transform.DefuseOps()(fused))
@@ -121,7 +128,9 @@ def test_context_settings():
         with PassContext(opt_level=0):
             assert PassContext.current().opt_level == 0
         assert PassContext.current() is outer
-        assert outer.pass_enabled(relay.transform.FastMath().info) and not outer.pass_enabled(relay.transform.FuseOps().info)
+        assert outer.pass_enabled(relay.transform.FastMath().info) and not outer.pass_enabled(
+            relay.transform.FuseOps().info
+        )
         assert outer.pass_enabled(relay.transform.FoldConstant().info)
     assert PassContext.current().opt_level == 2
     assert "relay.FuseOps.max_depth" in PassContext.list_configs()
@@ -261,7 +270,11 @@ def test_instruments_may_compile(net):
                 x = relay.var("x", shape=(3,))
                 built.append(None)
                 with PassContext(opt_level=1):
-                    built[0] = relay.create_executor("graph").evaluate(relay.Function([x], relay.exp(x)))(np.zeros(3, "float32")).numpy()
+                    built[0] = (
+                        relay.create_executor("graph")
+                        .evaluate(relay.Function([x], relay.exp(x)))(np.zeros(3, "float32"))
+                        .numpy()
+                    )
 
     assert relative(run(net[0], net[1], instruments=[Nested()]), net[2]) <= 1e-4
     np.testing.assert_array_equal(built[0], np.ones(3))
@@ -347,7 +360,9 @@ def test_sequential_follows_the_context(net):
         assert "".join(ran) == want
     ran.clear()
     with PassContext(opt_level=3):
-        Sequential([seq, relay.transform.PrintIR("shown") if hasattr(relay.transform, "PrintIR") else make("e", 0)])(net[0])
+        Sequential([seq, relay.transform.PrintIR("shown") if hasattr(relay.transform, "PrintIR") else make("e", 0)])(
+            net[0]
+        )
     assert "".join(ran).startswith("abcd")
 
 

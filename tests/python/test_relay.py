@@ -28,7 +28,9 @@ def test_operators_of_expressions(rng):
     assert isinstance(e, relay.Call) and e.checked_type == relay.TensorType((2, 3), "float32")
     a, b = rng.normal(size=(2, 3)).astype("float32"), rng.uniform(1, 2, 3).astype("float32")
     for kind in ("debug", "graph"):
-        np.testing.assert_allclose(evaluate(relay.Function([x, y], e), [a, b], kind), 2 - ((a + b) * 3 - a / b) - a / 2, rtol=1e-5)
+        np.testing.assert_allclose(
+            evaluate(relay.Function([x, y], e), [a, b], kind), 2 - ((a + b) * 3 - a / b) - a / 2, rtol=1e-5
+        )
     flags = relay.Tuple([x < y, x <= y, x > y, x >= y])
     got = evaluate(relay.Function([x, y], flags), [a, b], "graph")
     for g, want in zip(got, (a < b, a <= b, a > b, a >= b)):
@@ -54,7 +56,9 @@ def test_tuples():
     assert isinstance(parts, relay.TupleWrapper) and len(parts) == 2
     a, b = parts
     assert isinstance(a, relay.TupleGetItem) and a.index == 0 and b.checked_type.concrete_shape == (2, 2)
-    assert [str(p.checked_type) for p in relay.split(x, (1, 3), axis=0)] == [f"Tensor[({n}, 2), float32]" for n in (1, 2, 1)]
+    assert [str(p.checked_type) for p in relay.split(x, (1, 3), axis=0)] == [
+        f"Tensor[({n}, 2), float32]" for n in (1, 2, 1)
+    ]
     assert len(relay.split(x, [3], axis=0)) == 2
     with pytest.raises(IndexError, match="2 fields has no field 2"):
         parts[2]
@@ -114,7 +118,11 @@ def test_calls_know_their_attributes():
     x, w = relay.var("x", shape=(1, 3, 8, 8)), relay.var("w", shape=(4, 3, 3, 3))
     conv = relay.nn.conv2d(x, w, strides=2, padding=(1, 1), channels=4, kernel_size=(3, 3))
     assert conv.op == relay.op.get("nn.conv2d") and conv.op.name == "nn.conv2d" and conv.op.num_inputs == 2
-    assert conv.attrs.strides == [2, 2] and conv.attrs["data_layout"] == "NCHW" and conv.attrs.get_int_tuple("strides") == (2, 2)
+    assert (
+        conv.attrs.strides == [2, 2]
+        and conv.attrs["data_layout"] == "NCHW"
+        and conv.attrs.get_int_tuple("strides") == (2, 2)
+    )
     assert conv.checked_type.concrete_shape == (1, 4, 4, 4) and [a.name_hint for a in conv.args] == ["x", "w"]
     with pytest.raises(AttributeError, match="no attribute 'stride'; there are strides"):
         conv.attrs.stride
@@ -164,7 +172,12 @@ def test_text_is_read_back():
     again = relay.parse(mod.astext())
     assert relay.analysis.structural_equal(mod["main"], again["main"])
     assert again.astext() == mod.astext()
-    assert relay.fromtext(relay.parse("def @main(%x: Tensor[(2), int32]) { add(%x, 1) }").astext())["main"].params[0].name_hint == "x"
+    assert (
+        relay.fromtext(relay.parse("def @main(%x: Tensor[(2), int32]) { add(%x, 1) }").astext())["main"]
+        .params[0]
+        .name_hint
+        == "x"
+    )
 
 
 def test_bad_text_says_where():
@@ -187,7 +200,9 @@ def test_analysis():
     f = relay.Function([x, w], e)
     assert relay.analysis.free_vars(f) == [] and set(relay.analysis.bound_vars(f)) == {x, w} == set(relay.all_vars(f))
     seen = []
-    relay.analysis.post_order_visit(e, lambda n: seen.append(n.op.name if isinstance(n, relay.Call) else type(n).__name__))
+    relay.analysis.post_order_visit(
+        e, lambda n: seen.append(n.op.name if isinstance(n, relay.Call) else type(n).__name__)
+    )
     calls = [s for s in seen if "." in s or s == "add"]
     assert calls == ["nn.dense", "add", "nn.relu"] and seen.count("Var") == 2 and seen[-1] == "nn.relu"
     assert relay.analysis.list_op_freqs(lathe.IRModule.from_expr(f)) == {"nn.dense": 1, "add": 1, "nn.relu": 1}
@@ -228,9 +243,15 @@ def test_structural_equality_is_up_to_names():
         x = relay.var(name, shape=(2,))
         return relay.Function([x], x * relay.const(scale))
 
-    assert relay.analysis.structural_equal(f("x", 2.0), f("y", 2.0)) and not relay.analysis.structural_equal(f("x", 2.0), f("x", 3.0))
+    assert relay.analysis.structural_equal(f("x", 2.0), f("y", 2.0)) and not relay.analysis.structural_equal(
+        f("x", 2.0), f("x", 3.0)
+    )
     assert lathe.ir.structural_equal(f("x", 2.0), f("y", 2.0))
-    assert lathe.ir.structural_hash(f("x", 2.0)) == lathe.ir.structural_hash(f("y", 2.0)) != lathe.ir.structural_hash(f("y", 3.0))
+    assert (
+        lathe.ir.structural_hash(f("x", 2.0))
+        == lathe.ir.structural_hash(f("y", 2.0))
+        != lathe.ir.structural_hash(f("y", 3.0))
+    )
     with pytest.raises(ValueError):
         lathe.ir.assert_structural_equal(f("x", 2.0), f("x", 3.0))
 
@@ -280,13 +301,39 @@ def np_erf(x):
 
 UNARY = {
     # name: (numpy, low, high)
-    "exp": (np.exp, -3, 3), "log": (np.log, 0.1, 9), "log2": (np.log2, 0.1, 9), "log10": (np.log10, 0.1, 9), "sqrt": (np.sqrt, 0, 9),
-    "rsqrt": (lambda x: 1 / np.sqrt(x), 0.1, 9), "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), -8, 8), "tanh": (np.tanh, -5, 5), "sin": (np.sin, -9, 9),
-    "cos": (np.cos, -9, 9), "tan": (np.tan, -1.2, 1.2), "asin": (np.arcsin, -1, 1), "acos": (np.arccos, -1, 1), "atan": (np.arctan, -9, 9),
-    "sinh": (np.sinh, -3, 3), "cosh": (np.cosh, -3, 3), "asinh": (np.arcsinh, -9, 9), "acosh": (np.arccosh, 1.1, 9), "atanh": (np.arctanh, -0.9, 0.9),
-    "erf": (np_erf, -3, 3), "abs": (np.abs, -5, 5), "negative": (np.negative, -5, 5), "floor": (np.floor, -5, 5), "ceil": (np.ceil, -5, 5),
-    "trunc": (np.trunc, -5, 5), "round": (np.round, -5, 5), "sign": (np.sign, -5, 5), "copy": (np.copy, -5, 5), "nn.relu": (lambda x: np.maximum(x, 0), -5, 5),
-    "isnan": (np.isnan, -5, 5), "isinf": (np.isinf, -5, 5), "isfinite": (np.isfinite, -5, 5), "zeros_like": (np.zeros_like, -5, 5),
+    "exp": (np.exp, -3, 3),
+    "log": (np.log, 0.1, 9),
+    "log2": (np.log2, 0.1, 9),
+    "log10": (np.log10, 0.1, 9),
+    "sqrt": (np.sqrt, 0, 9),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), 0.1, 9),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), -8, 8),
+    "tanh": (np.tanh, -5, 5),
+    "sin": (np.sin, -9, 9),
+    "cos": (np.cos, -9, 9),
+    "tan": (np.tan, -1.2, 1.2),
+    "asin": (np.arcsin, -1, 1),
+    "acos": (np.arccos, -1, 1),
+    "atan": (np.arctan, -9, 9),
+    "sinh": (np.sinh, -3, 3),
+    "cosh": (np.cosh, -3, 3),
+    "asinh": (np.arcsinh, -9, 9),
+    "acosh": (np.arccosh, 1.1, 9),
+    "atanh": (np.arctanh, -0.9, 0.9),
+    "erf": (np_erf, -3, 3),
+    "abs": (np.abs, -5, 5),
+    "negative": (np.negative, -5, 5),
+    "floor": (np.floor, -5, 5),
+    "ceil": (np.ceil, -5, 5),
+    "trunc": (np.trunc, -5, 5),
+    "round": (np.round, -5, 5),
+    "sign": (np.sign, -5, 5),
+    "copy": (np.copy, -5, 5),
+    "nn.relu": (lambda x: np.maximum(x, 0), -5, 5),
+    "isnan": (np.isnan, -5, 5),
+    "isinf": (np.isinf, -5, 5),
+    "isfinite": (np.isfinite, -5, 5),
+    "zeros_like": (np.zeros_like, -5, 5),
     "ones_like": (np.ones_like, -5, 5),
 }
 
@@ -306,7 +353,13 @@ def test_unary(name, dtype):
     if name in ("isnan", "isinf", "isfinite"):
         x[0, :3] = [np.nan, np.inf, -np.inf]
     rtol = {"float32": 2e-5, "float64": 1e-6, "float16": 4e-3}[dtype]
-    check(operator(name), [x], fn(x.astype("float64")) if fn not in (np.isnan, np.isinf, np.isfinite) else fn(x), rtol=rtol, atol=rtol)
+    check(
+        operator(name),
+        [x],
+        fn(x.astype("float64")) if fn not in (np.isnan, np.isinf, np.isfinite) else fn(x),
+        rtol=rtol,
+        atol=rtol,
+    )
 
 
 @pytest.mark.parametrize("name", ["abs", "negative", "sign", "copy", "nn.relu", "zeros_like", "ones_like"])
@@ -317,13 +370,39 @@ def test_unary_of_integers(name, dtype):
 
 
 BINARY = {
-    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum, "equal": np.equal, "not_equal": np.not_equal,
-    "less": np.less, "less_equal": np.less_equal, "greater": np.greater, "greater_equal": np.greater_equal,
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
 }
-FLOATS = {"divide": np.divide, "power": np.power, "atan2": np.arctan2, "floor_divide": np.floor_divide, "floor_mod": np.mod, "trunc_mod": np.fmod, "mod": np.fmod,
-          "trunc_divide": lambda a, b: np.trunc(a / b)}
-INTEGERS = {"bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor, "left_shift": np.left_shift, "right_shift": np.right_shift,
-            "floor_divide": np.floor_divide, "floor_mod": np.mod, "trunc_mod": np.fmod, "divide": lambda a, b: np.trunc(a / b).astype(a.dtype)}
+FLOATS = {
+    "divide": np.divide,
+    "power": np.power,
+    "atan2": np.arctan2,
+    "floor_divide": np.floor_divide,
+    "floor_mod": np.mod,
+    "trunc_mod": np.fmod,
+    "mod": np.fmod,
+    "trunc_divide": lambda a, b: np.trunc(a / b),
+}
+INTEGERS = {
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "left_shift": np.left_shift,
+    "right_shift": np.right_shift,
+    "floor_divide": np.floor_divide,
+    "floor_mod": np.mod,
+    "trunc_mod": np.fmod,
+    "divide": lambda a, b: np.trunc(a / b).astype(a.dtype),
+}
 LOGICAL = {"logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor}
 
 
@@ -365,7 +444,12 @@ REDUCTIONS = {
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions(name, axis, keepdims):
     x = draw((3, 4, 5), "float32", 0.5, 1.5)
-    check(lambda p: operator(name)(p, axis=axis, keepdims=keepdims), [x], REDUCTIONS[name](x.astype("float64"), axis=axis, keepdims=keepdims), rtol=1e-4)
+    check(
+        lambda p: operator(name)(p, axis=axis, keepdims=keepdims),
+        [x],
+        REDUCTIONS[name](x.astype("float64"), axis=axis, keepdims=keepdims),
+        rtol=1e-4,
+    )
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
@@ -410,9 +494,18 @@ SHAPES = {
     "where": (lambda x: relay.where(x > 5.0, x, -x), np.where(X > 5, X, -X)),
     "clip": (lambda x: relay.clip(x, 3.0, 9.5), np.clip(X, 3, 9.5)),
     "cast": (lambda x: relay.cast(x, "int16"), X.astype("int16")),
-    "pad": (lambda x: relay.nn.pad(x, ((0, 1), (2, 0), (1, 1)), 7.0), np.pad(X, ((0, 1), (2, 0), (1, 1)), constant_values=7)),
-    "pad edge": (lambda x: relay.nn.pad(x, ((0, 1), (2, 0), (1, 1)), pad_mode="edge"), np.pad(X, ((0, 1), (2, 0), (1, 1)), mode="edge")),
-    "mirror_pad": (lambda x: relay.nn.mirror_pad(x, ((0, 0), (1, 1), (2, 0)), "REFLECT"), np.pad(X, ((0, 0), (1, 1), (2, 0)), mode="reflect")),
+    "pad": (
+        lambda x: relay.nn.pad(x, ((0, 1), (2, 0), (1, 1)), 7.0),
+        np.pad(X, ((0, 1), (2, 0), (1, 1)), constant_values=7),
+    ),
+    "pad edge": (
+        lambda x: relay.nn.pad(x, ((0, 1), (2, 0), (1, 1)), pad_mode="edge"),
+        np.pad(X, ((0, 1), (2, 0), (1, 1)), mode="edge"),
+    ),
+    "mirror_pad": (
+        lambda x: relay.nn.mirror_pad(x, ((0, 0), (1, 1), (2, 0)), "REFLECT"),
+        np.pad(X, ((0, 0), (1, 1), (2, 0)), mode="reflect"),
+    ),
     "batch_flatten": (relay.nn.batch_flatten, X.reshape(2, 12)),
     "full_like": (lambda x: relay.full_like(x, relay.const(2.5)), np.full_like(X, 2.5)),
     "shape_of": (lambda x: relay.shape_of(x), np.array([2, 3, 4], "int32")),
@@ -425,8 +518,14 @@ SHAPES = {
     "reshape_like": (lambda x: relay.reshape_like(x, relay.const(np.zeros((6, 4), "float32"))), X.reshape(6, 4)),
     "slice_like": (lambda x: relay.slice_like(x, relay.const(np.zeros((1, 2, 3), "float32"))), X[:1, :2, :3]),
     "collapse_sum_to": (lambda x: relay.collapse_sum_to(x, (3, 1)), X.sum((0, 2)).reshape(3, 1)),
-    "sliding_window": (lambda x: relay.sliding_window(x, 1, [2, 2], [1, 2]), np.lib.stride_tricks.sliding_window_view(X, (2, 2), (1, 2))[:, ::1, ::2]),
-    "layout_transform": (lambda x: relay.layout_transform(relay.expand_dims(x, 0), "NCHW", "NHWC"), X[None].transpose(0, 2, 3, 1)),
+    "sliding_window": (
+        lambda x: relay.sliding_window(x, 1, [2, 2], [1, 2]),
+        np.lib.stride_tricks.sliding_window_view(X, (2, 2), (1, 2))[:, ::1, ::2],
+    ),
+    "layout_transform": (
+        lambda x: relay.layout_transform(relay.expand_dims(x, 0), "NCHW", "NHWC"),
+        X[None].transpose(0, 2, 3, 1),
+    ),
 }
 
 
@@ -438,10 +537,15 @@ def test_shape_operators(case):
 
 def test_operators_without_arguments():
     cases = [
-        (relay.arange(2, 11, 3, dtype="int32"), np.arange(2, 11, 3, dtype="int32")), (relay.zeros((2, 3), "float32"), np.zeros((2, 3), "float32")),
-        (relay.ones((2,), "int8"), np.ones(2, "int8")), (relay.full(relay.const(4.0), (2, 2), "float32"), np.full((2, 2), 4, "float32")),
+        (relay.arange(2, 11, 3, dtype="int32"), np.arange(2, 11, 3, dtype="int32")),
+        (relay.zeros((2, 3), "float32"), np.zeros((2, 3), "float32")),
+        (relay.ones((2,), "int8"), np.ones(2, "int8")),
+        (relay.full(relay.const(4.0), (2, 2), "float32"), np.full((2, 2), 4, "float32")),
         (relay.eye(3, 4, 1), np.eye(3, 4, 1, "float32")),
-        (relay.one_hot(relay.const(I32), relay.const(1.0), relay.const(0.0), 3, -1, "float32"), np.eye(3, dtype="float32")[I32]),
+        (
+            relay.one_hot(relay.const(I32), relay.const(1.0), relay.const(0.0), 3, -1, "float32"),
+            np.eye(3, dtype="float32")[I32],
+        ),
     ]
     for expr, want in cases:
         for kind in ("debug", "graph"):
@@ -468,17 +572,35 @@ def conv_reference(x, w, stride, pad, groups=1):
 @pytest.mark.parametrize("stride, pad, groups", [(1, 1, 1), (2, 0, 1), (1, 1, 2), (1, 1, 4)])
 def test_conv2d(stride, pad, groups):
     x, w = draw((2, 4, 7, 6), "float32", -1, 1), draw((8, 4 // groups, 3, 3), "float32", -1, 1)
-    check(lambda p, q: relay.nn.conv2d(p, q, strides=(stride, stride), padding=(pad, pad), groups=groups), [x, w], conv_reference(x, w, stride, pad, groups), rtol=1e-4, atol=1e-5)
+    check(
+        lambda p, q: relay.nn.conv2d(p, q, strides=(stride, stride), padding=(pad, pad), groups=groups),
+        [x, w],
+        conv_reference(x, w, stride, pad, groups),
+        rtol=1e-4,
+        atol=1e-5,
+    )
 
 
 def test_dense_and_products():
     a, b, c = draw((4, 5), "float32", -1, 1), draw((3, 5), "float32", -1, 1), draw((3,), "float32", -1, 1)
     check(relay.nn.dense, [a, b], a @ b.T, rtol=1e-4, atol=1e-5)
-    check(lambda p, q, r: relay.nn.bias_add(relay.nn.dense(p, q), r, axis=-1), [a, b, c], a @ b.T + c, rtol=1e-4, atol=1e-5)
+    check(
+        lambda p, q, r: relay.nn.bias_add(relay.nn.dense(p, q), r, axis=-1),
+        [a, b, c],
+        a @ b.T + c,
+        rtol=1e-4,
+        atol=1e-5,
+    )
     check(lambda p, q: relay.nn.matmul(p, q, transpose_b=True), [a, b], a @ b.T, rtol=1e-4, atol=1e-5)
     p, q = draw((2, 3, 4), "float32", -1, 1), draw((2, 5, 4), "float32", -1, 1)
     check(relay.nn.batch_matmul, [p, q], p @ q.transpose(0, 2, 1), rtol=1e-4, atol=1e-5)
-    check(lambda u, v: relay.nn.batch_matmul(u, v, transpose_b=False), [p, q.transpose(0, 2, 1).copy()], p @ q.transpose(0, 2, 1), rtol=1e-4, atol=1e-5)
+    check(
+        lambda u, v: relay.nn.batch_matmul(u, v, transpose_b=False),
+        [p, q.transpose(0, 2, 1).copy()],
+        p @ q.transpose(0, 2, 1),
+        rtol=1e-4,
+        atol=1e-5,
+    )
 
 
 def test_pools_and_norms():
@@ -497,7 +619,9 @@ def test_pools_and_norms():
     gl, bl = draw((6,), "float32", 0.5, 1.5), draw((6,), "float32", -1, 1)
     want = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * gl + bl
     check(relay.nn.layer_norm, [x, gl, bl], want, rtol=1e-4, atol=1e-5)
-    want = (x - x.mean((2, 3), keepdims=True)) / np.sqrt(x.var((2, 3), keepdims=True) + 1e-5) * g.reshape(each) + b.reshape(each)
+    want = (x - x.mean((2, 3), keepdims=True)) / np.sqrt(x.var((2, 3), keepdims=True) + 1e-5) * g.reshape(
+        each
+    ) + b.reshape(each)
     check(relay.nn.instance_norm, [x, g, b], want, rtol=1e-4, atol=1e-5)
     check(lambda p: relay.nn.dropout(p), [x], x)
     check(lambda p: relay.nn.prelu(p, relay.const(g)), [x], np.where(x > 0, x, x * g.reshape(each)))
@@ -519,17 +643,24 @@ def test_sizes_known_at_run_time():
 # ---- networks
 
 
-@pytest.mark.parametrize("name, options, shape_out", [
-    ("mlp", {}, (1, 10)), ("resnet", {"num_layers": 18, "image_shape": (3, 32, 32), "num_classes": 10}, (1, 10)), ("mobilenet", {"image_shape": (3, 32, 32), "num_classes": 10}, (1, 10)),
-    ("squeezenet", {"version": "1.1", "image_shape": (3, 64, 64), "num_classes": 10}, (1, 10)), ("dcgan", {"batch_size": 1, "ngf": 8}, (1, 3, 64, 64)),
-    ("resnet", {"num_layers": 20, "image_shape": (3, 28, 28), "num_classes": 10}, (1, 10)),
-    ("resnet", {"num_layers": 50, "image_shape": (33, 33, 3), "num_classes": 10, "layout": "NHWC"}, (1, 10)),
-    ("mobilenet", {"image_shape": (3, 32, 32), "num_classes": 10, "layout": "NHWC"}, (1, 10)),
-    ("dcgan", {"batch_size": 1, "ngf": 8, "layout": "NHWC"}, (1, 64, 64, 3)),
-    ("dqn", {"batch_size": 1, "num_actions": 5, "layout": "NHWC"}, (1, 5)),
-    pytest.param("inception_v3", {"image_shape": (3, 75, 75), "num_classes": 10}, (1, 10), marks=pytest.mark.slow),
-    ("dqn", {"batch_size": 2, "num_actions": 5}, (2, 5)), ("lstm", {"iterations": 3, "num_hidden": 8, "batch_size": 2}, (2, 8)),
-])
+@pytest.mark.parametrize(
+    "name, options, shape_out",
+    [
+        ("mlp", {}, (1, 10)),
+        ("resnet", {"num_layers": 18, "image_shape": (3, 32, 32), "num_classes": 10}, (1, 10)),
+        ("mobilenet", {"image_shape": (3, 32, 32), "num_classes": 10}, (1, 10)),
+        ("squeezenet", {"version": "1.1", "image_shape": (3, 64, 64), "num_classes": 10}, (1, 10)),
+        ("dcgan", {"batch_size": 1, "ngf": 8}, (1, 3, 64, 64)),
+        ("resnet", {"num_layers": 20, "image_shape": (3, 28, 28), "num_classes": 10}, (1, 10)),
+        ("resnet", {"num_layers": 50, "image_shape": (33, 33, 3), "num_classes": 10, "layout": "NHWC"}, (1, 10)),
+        ("mobilenet", {"image_shape": (3, 32, 32), "num_classes": 10, "layout": "NHWC"}, (1, 10)),
+        ("dcgan", {"batch_size": 1, "ngf": 8, "layout": "NHWC"}, (1, 64, 64, 3)),
+        ("dqn", {"batch_size": 1, "num_actions": 5, "layout": "NHWC"}, (1, 5)),
+        pytest.param("inception_v3", {"image_shape": (3, 75, 75), "num_classes": 10}, (1, 10), marks=pytest.mark.slow),
+        ("dqn", {"batch_size": 2, "num_actions": 5}, (2, 5)),
+        ("lstm", {"iterations": 3, "num_hidden": 8, "batch_size": 2}, (2, 8)),
+    ],
+)
 def test_networks_build_and_run(name, options, shape_out):
     mod, params = getattr(relay.testing, name).get_workload(**options)
     assert params and all(isinstance(p, lathe.NDArray) for p in params.values())
@@ -544,16 +675,28 @@ def test_networks_build_and_run(name, options, shape_out):
         m.set_input(data.name_hint, x)
         m.run()
         outs.append(m.get_output(0).numpy())
-    assert outs[0].shape == shape_out and (shape_out != (1, 10) or abs(outs[0].sum() - 1) < 1e-4) and outs[0].std() > 1e-4
+    assert (
+        outs[0].shape == shape_out and (shape_out != (1, 10) or abs(outs[0].sum() - 1) < 1e-4) and outs[0].std() > 1e-4
+    )
     np.testing.assert_allclose(outs[0], outs[1], rtol=1e-3, atol=1e-5)
 
 
 def test_a_network_is_the_same_in_either_layout():
-    nets = [relay.testing.mobilenet.mobile_net(10, shape, "float32", 0.25, True, layout) for shape, layout in (((1, 3, 16, 16), "NCHW"), ((1, 16, 16, 3), "NHWC"))]
+    nets = [
+        relay.testing.mobilenet.mobile_net(10, shape, "float32", 0.25, True, layout)
+        for shape, layout in (((1, 3, 16, 16), "NCHW"), ((1, 16, 16, 3), "NHWC"))
+    ]
     (mod, params), (other, _) = (relay.testing.create_workload(net, relay.testing.init.deep()) for net in nets)
     x = RNG.normal(size=(1, 3, 16, 16)).astype("float32")
     values = [params[p.name_hint].numpy() for p in mod["main"].params[1:]]
-    turned = [v.transpose((2, 3, 0, 1) if v.shape[1] == 1 and "depthwise" in p.name_hint else (2, 3, 1, 0)) if v.ndim == 4 else v for p, v in zip(mod["main"].params[1:], values)]
+    turned = [
+        (
+            v.transpose((2, 3, 0, 1) if v.shape[1] == 1 and "depthwise" in p.name_hint else (2, 3, 1, 0))
+            if v.ndim == 4
+            else v
+        )
+        for p, v in zip(mod["main"].params[1:], values)
+    ]
     want = relay.create_executor("graph", mod).evaluate()(x, *values).numpy()
     have = relay.create_executor("graph", other).evaluate()(x.transpose(0, 2, 3, 1), *turned).numpy()
     assert want.std() > 1e-4
@@ -576,7 +719,9 @@ def test_initializers():
 
 def test_one_step_of_an_lstm():
     f = relay.testing.lstm.lstm_cell(3, 2)
-    x, h, c, wi, bi, wh, bh = (RNG.normal(size=s).astype("float32") for s in ((2, 3), (2, 3), (2, 3), (12, 3), (12,), (12, 3), (12,)))
+    x, h, c, wi, bi, wh, bh = (
+        RNG.normal(size=s).astype("float32") for s in ((2, 3), (2, 3), (2, 3), (12, 3), (12,), (12, 3), (12,))
+    )
     i, g, u, o = np.split(x @ wi.T + bi + h @ wh.T + bh, 4, 1)
     sigmoid = lambda v: 1 / (1 + np.exp(-v))
     state = sigmoid(g) * c + sigmoid(i) * np.tanh(u)
@@ -586,22 +731,34 @@ def test_one_step_of_an_lstm():
     assert (again.numpy() == out.numpy()).all()
 
 
-@pytest.mark.parametrize("make, published", [
-    (lambda t: t.vgg.get_net(1, (3, 224, 224), 1000, "float32", 16), 138357544), (lambda t: t.vgg.get_net(1, (3, 224, 224), 1000, "float32", 11, batch_norm=True), 132868840),
-    (lambda t: t.squeezenet.get_net(1, (3, 224, 224), 1000, "1.0", "float32"), 1248424), (lambda t: t.squeezenet.get_net(1, (3, 224, 224), 1000, "1.1", "float32"), 1235496),
-    (lambda t: t.densenet.dense_net(64, 32, [6, 12, 24, 16], (1, 3, 224, 224), "float32"), 7978856),
-    (lambda t: t.inception_v3.get_net(1, 1000, (3, 299, 299), "float32"), 23834568),
-], ids=["vgg16", "vgg11_bn", "squeezenet1.0", "squeezenet1.1", "densenet121", "inception_v3"])
+@pytest.mark.parametrize(
+    "make, published",
+    [
+        (lambda t: t.vgg.get_net(1, (3, 224, 224), 1000, "float32", 16), 138357544),
+        (lambda t: t.vgg.get_net(1, (3, 224, 224), 1000, "float32", 11, batch_norm=True), 132868840),
+        (lambda t: t.squeezenet.get_net(1, (3, 224, 224), 1000, "1.0", "float32"), 1248424),
+        (lambda t: t.squeezenet.get_net(1, (3, 224, 224), 1000, "1.1", "float32"), 1235496),
+        (lambda t: t.densenet.dense_net(64, 32, [6, 12, 24, 16], (1, 3, 224, 224), "float32"), 7978856),
+        (lambda t: t.inception_v3.get_net(1, 1000, (3, 299, 299), "float32"), 23834568),
+    ],
+    ids=["vgg16", "vgg11_bn", "squeezenet1.0", "squeezenet1.1", "densenet121", "inception_v3"],
+)
 def test_networks_have_as_many_weights_as_published(make, published):
     mod = relay.transform.InferType()(lathe.IRModule.from_expr(make(relay.testing)))
-    sizes = [int(np.prod(p.checked_type.concrete_shape)) for p in mod["main"].params if p.name_hint != "data" and not p.name_hint.endswith(("moving_mean", "moving_var"))]
+    sizes = [
+        int(np.prod(p.checked_type.concrete_shape))
+        for p in mod["main"].params
+        if p.name_hint != "data" and not p.name_hint.endswith(("moving_mean", "moving_var"))
+    ]
     assert sum(sizes) == published
 
 
 def test_networks_that_are_not_known():
     for call, says in [
-        (lambda: relay.testing.vgg.get_workload(1, num_layers=12), "12 layers"), (lambda: relay.testing.squeezenet.get_workload(version="2"), "version '2'"),
-        (lambda: relay.testing.densenet.get_workload(122), "122 layers"), (lambda: relay.testing.dcgan.get_workload(1, oshape=(3, 32, 32)), "64, 64"),
+        (lambda: relay.testing.vgg.get_workload(1, num_layers=12), "12 layers"),
+        (lambda: relay.testing.squeezenet.get_workload(version="2"), "version '2'"),
+        (lambda: relay.testing.densenet.get_workload(122), "122 layers"),
+        (lambda: relay.testing.dcgan.get_workload(1, oshape=(3, 32, 32)), "64, 64"),
     ]:
         with pytest.raises(error.LatheError, match=says):
             call()
@@ -617,7 +774,11 @@ def test_networks_that_are_not_known():
         (lambda x, y: relay.Call("ad", [x, y]), error.ArgumentError, ["'ad'", "'add'"]),
         (lambda x, y: relay.nn.relu(x, y), error.TypeError, ["nn.relu"]),
         (lambda x, y: relay.nn.dense(x, x, unit=3), error.TypeError, ["nn.dense", "unit"]),
-        (lambda x, y: relay.Call(relay.op.get("nn.dense"), [x, x], {"unit": 3}), error.ArgumentError, ["nn.dense", "unit"]),
+        (
+            lambda x, y: relay.Call(relay.op.get("nn.dense"), [x, x], {"unit": 3}),
+            error.ArgumentError,
+            ["nn.dense", "unit"],
+        ),
         (lambda x, y: relay.add(x, y), error.LatheError, ["add", "(2, 3)", "(4, 5)"]),
         (lambda x, y: relay.nn.dense(x, y), error.LatheError, ["nn.dense", "3", "5"]),
         (lambda x, y: relay.nn.conv2d(x, y), error.LatheError, ["nn.conv2d", "data", "(2, 3)"]),
@@ -667,12 +828,20 @@ def test_errors_at_run_time():
 def test_executors_and_runtimes():
     x = relay.var("x", shape=(2,))
     f = relay.Function([x], x + x)
-    for executor in (None, "graph", relay.backend.Executor("graph"), relay.backend.Executor("graph", {"link-params": True})):
+    for executor in (
+        None,
+        "graph",
+        relay.backend.Executor("graph"),
+        relay.backend.Executor("graph", {"link-params": True}),
+    ):
         lib = relay.build(f, target="llvm", target_host="llvm", executor=executor, runtime=relay.backend.Runtime("cpp"))
         assert lib.model.outputs[0].shape == (2,)
     for options, says in [
-        ({"executor": relay.backend.Executor("aot")}, "aot"), ({"runtime": relay.backend.Runtime("crt")}, "crt"), ({"executor": "grahp"}, "grahp"),
-        ({"workspace_memory_pools": object()}, "memory pools"), ({"target": "llvm", "target_host": "c"}, "host 'c'"),
+        ({"executor": relay.backend.Executor("aot")}, "aot"),
+        ({"runtime": relay.backend.Runtime("crt")}, "crt"),
+        ({"executor": "grahp"}, "grahp"),
+        ({"workspace_memory_pools": object()}, "memory pools"),
+        ({"target": "llvm", "target_host": "c"}, "host 'c'"),
     ]:
         with pytest.raises(error.LatheError, match=says):
             relay.build(f, **options)

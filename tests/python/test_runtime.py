@@ -13,7 +13,9 @@ def test_array_copies():
     a = np.arange(6, dtype="float32").reshape(2, 3)
     x = tvm.nd.array(a, tvm.cpu(0))
     a[0, 0] = 100
-    assert x.numpy()[0, 0] == 0 and x.shape == (2, 3) and x.dtype == "float32" and x.device == tvm.cpu(0) and x.ndim == 2
+    assert (
+        x.numpy()[0, 0] == 0 and x.shape == (2, 3) and x.dtype == "float32" and x.device == tvm.cpu(0) and x.ndim == 2
+    )
     y = x.numpy()
     y[0, 0] = 7
     assert x.numpy()[0, 0] == 0
@@ -36,7 +38,9 @@ def test_copies_between_arrays():
         x.copyfrom(np.arange(5))
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "int32", "int64", "uint64", "float16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint8", "int16", "int32", "int64", "uint64", "float16", "float32", "float64"]
+)
 def test_dtypes_of_arrays(dtype):
     a = (np.arange(5) % 2).astype(dtype)
     x = tvm.nd.array(a)

@@ -38,12 +38,19 @@ def check(sch_or_mod, M=32, K=32, N=32, target=None):
 
 
 def test_methods_come_from_the_table():
-    for name in ("split fuse reorder vectorize parallel unroll bind compute_at reverse_compute_at compute_inline reverse_compute_inline cache_read "
-                 "cache_write rfactor decompose_reduction storage_align set_scope double_buffer prefetch blockize tensorize transform_layout "
-                 "pad_einsum annotate unannotate sample_categorical sample_perfect_tile sample_compute_location get_loops get_block").split():
+    for name in (
+        "split fuse reorder vectorize parallel unroll bind compute_at reverse_compute_at compute_inline reverse_compute_inline cache_read "
+        "cache_write rfactor decompose_reduction storage_align set_scope double_buffer prefetch blockize tensorize transform_layout "
+        "pad_einsum annotate unannotate sample_categorical sample_perfect_tile sample_compute_location get_loops get_block"
+    ).split():
         method = getattr(tir.Schedule, name)
         assert method.__doc__, name
-    assert list(inspect.signature(tir.Schedule.split).parameters)[:4] == ["self", "loop", "factors", "preserve_unit_iters"]
+    assert list(inspect.signature(tir.Schedule.split).parameters)[:4] == [
+        "self",
+        "loop",
+        "factors",
+        "preserve_unit_iters",
+    ]
     assert inspect.signature(tir.Schedule.compute_at).parameters["index"].default == -1
 
 
@@ -80,7 +87,9 @@ def test_blocks_and_their_neighbours():
         return [sch.get(b).name_hint for b in blocks]
 
     assert names(sch.get_producers(d)) == ["C"] and names(sch.get_consumers(c)) == ["D"] and sch.get_producers(c) == []
-    assert names(sch.get_output_blocks(sch.get_block("root"))) == ["D"] and names(sch.get_child_blocks(sch.get_loops(c)[0])) == ["C"]
+    assert names(sch.get_output_blocks(sch.get_block("root"))) == ["D"] and names(
+        sch.get_child_blocks(sch.get_loops(c)[0])
+    ) == ["C"]
     assert c == c and c != d and len({c, d}) == 2
     block = sch.get(c)
     assert [v.iter_type for v in block.iter_vars] == [tir.IterVar.DataPar, tir.IterVar.DataPar, tir.IterVar.CommReduce]
@@ -279,7 +288,11 @@ def test_tensorize(target):
     sch.decompose_reduction("C", k0)
     sch.tensorize(k1, "test.dot4")
     rng = np.random.default_rng(1)
-    a, b, c = rng.standard_normal((8, 16)).astype("float32"), rng.standard_normal(16).astype("float32"), np.zeros(8, "float32")
+    a, b, c = (
+        rng.standard_normal((8, 16)).astype("float32"),
+        rng.standard_normal(16).astype("float32"),
+        np.zeros(8, "float32"),
+    )
     tvm.build(sch.mod, target=target)["main"](a, b, c)
     np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
 
@@ -428,8 +441,19 @@ def test_te_tensorize(target):
         (lambda s, C: s[C].split(C.op.axis[0], factor=-3), "-3|factor"),
         (lambda s, C: s[C].split(C.op.axis[0]), "factor or nparts"),
         (lambda s, C: s[C].fuse(C.op.axis[0], C.op.reduce_axis[0]), "fuse"),
-        (lambda s, C: s[C].parallel(C.op.input_tensors[0].op.axis[0] if C.op.input_tensors[0].op.axis else te.reduce_axis((0, 4))), "axis|stage"),
-        (lambda s, C: (s[C].bind(C.op.axis[0], te.thread_axis("threadIdx.x")), s[C].bind(C.op.axis[0], te.thread_axis("threadIdx.y"))), "bound|bind"),
+        (
+            lambda s, C: s[C].parallel(
+                C.op.input_tensors[0].op.axis[0] if C.op.input_tensors[0].op.axis else te.reduce_axis((0, 4))
+            ),
+            "axis|stage",
+        ),
+        (
+            lambda s, C: (
+                s[C].bind(C.op.axis[0], te.thread_axis("threadIdx.x")),
+                s[C].bind(C.op.axis[0], te.thread_axis("threadIdx.y")),
+            ),
+            "bound|bind",
+        ),
         (lambda s, C: s[C].compute_inline(), "output|inline"),
         (lambda s, C: s[C].reorder(C.op.axis[0], C.op.axis[0]), "twice|reorder"),
     ],
@@ -447,7 +471,11 @@ def test_te_refused_call_leaves_the_schedule(target):
     s = te.create_schedule(C.op)
     io, ii = s[C].split(C.op.axis[0], factor=8)
     before = str(tvm.lower(s, [A, B, C], simple_mode=True))
-    for bad in (lambda: s[C].vectorize(C.op.reduce_axis[0]), lambda: s[C].split(C.op.axis[0], factor=2), lambda: s[C].compute_inline()):
+    for bad in (
+        lambda: s[C].vectorize(C.op.reduce_axis[0]),
+        lambda: s[C].split(C.op.axis[0], factor=2),
+        lambda: s[C].compute_inline(),
+    ):
         with pytest.raises(tvm.LatheError):
             bad()
         assert str(tvm.lower(s, [A, B, C], simple_mode=True)) == before
@@ -467,7 +495,9 @@ def test_prefetch_of_a_window_that_begins_before_the_buffer():
     n = 64
     A = te.placeholder((n,), name="A")
     k = te.reduce_axis((0, 3), name="k")
-    B = te.compute((n,), lambda i: te.sum(te.if_then_else(te.all(i + k >= 1, i + k <= n), A[i + k - 1], 0.0), axis=k), name="B")
+    B = te.compute(
+        (n,), lambda i: te.sum(te.if_then_else(te.all(i + k >= 1, i + k <= n), A[i + k - 1], 0.0), axis=k), name="B"
+    )
     sch = tir.Schedule(te.create_prim_func([A, B]))
     block = sch.get_block("B")
     outer, _ = sch.split(sch.get_loops(block)[0], [None, 16])

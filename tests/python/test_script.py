@@ -193,7 +193,9 @@ def test_functions_abreast(target, rng):
         for o in range(2):
             for u in T.unroll(7):
                 for i in T.vectorized(4):
-                    B[o * 28 + u * 4 + i] = A[o * 28 + u * 4 + i] * T.sigmoid(A[o * 28 + u * 4 + i]) + T.exp(A[o * 28 + i])
+                    B[o * 28 + u * 4 + i] = A[o * 28 + u * 4 + i] * T.sigmoid(A[o * 28 + u * 4 + i]) + T.exp(
+                        A[o * 28 + i]
+                    )
 
     @T.prim_func
     def chained(A: T.Buffer((64,), "float32")):

@@ -29,10 +29,15 @@ def strings(*shape_and_items):
 
 def model(nodes, inputs, outputs, weights=(), opset=21):
     """nodes: (op, inputs, outputs, attributes); ports: name -> (type, shape)."""
-    made = [helper.make_node(op, i.split(), o.split(), domain="ai.onnx.ml" if op == "LabelEncoder" else "", **a) for op, i, o, a in nodes]
+    made = [
+        helper.make_node(op, i.split(), o.split(), domain="ai.onnx.ml" if op == "LabelEncoder" else "", **a)
+        for op, i, o, a in nodes
+    ]
     ports = [[helper.make_tensor_value_info(n, t, s) for n, (t, s) in p.items()] for p in (inputs, outputs)]
     graph = helper.make_graph(made, "g", *ports, [numpy_helper.from_array(v, n) for n, v in weights])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 3)], ir_version=10)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 3)], ir_version=10
+    )
 
 
 def executor(m, level=3):
@@ -68,10 +73,16 @@ WORDS = strings(2, 3, ["a", "", "Grüße", "日本", "a b", "\U0001f600"])
 
 
 MOVES = {
-    "Identity": ("Identity", [], {}), "Reshape": ("Reshape", [np.array([3, 2])], {}), "Transpose": ("Transpose", [], {"perm": [1, 0]}),
-    "Gather": ("Gather", [np.array([1, 0, 1])], {"axis": 1}), "Slice": ("Slice", [np.array([1]), np.array([3]), np.array([1])], {}),
-    "Expand": ("Expand", [np.array([2, 2, 3])], {}), "Tile": ("Tile", [np.array([1, 2])], {}), "Unsqueeze": ("Unsqueeze", [np.array([0])], {}),
-    "GatherND": ("GatherND", [np.array([[0, 1], [1, 2]])], {}), "Flatten": ("Flatten", [], {}),
+    "Identity": ("Identity", [], {}),
+    "Reshape": ("Reshape", [np.array([3, 2])], {}),
+    "Transpose": ("Transpose", [], {"perm": [1, 0]}),
+    "Gather": ("Gather", [np.array([1, 0, 1])], {"axis": 1}),
+    "Slice": ("Slice", [np.array([1]), np.array([3]), np.array([1])], {}),
+    "Expand": ("Expand", [np.array([2, 2, 3])], {}),
+    "Tile": ("Tile", [np.array([1, 2])], {}),
+    "Unsqueeze": ("Unsqueeze", [np.array([0])], {}),
+    "GatherND": ("GatherND", [np.array([[0, 1], [1, 2]])], {}),
+    "Flatten": ("Flatten", [], {}),
 }
 
 
@@ -84,16 +95,29 @@ def test_data_moves(case, dims):
     try:
         want = theirs(m, {"x": WORDS})[0]
     except Exception:  # ONNX Runtime lacks some of these for strings
-        want = theirs(model([(op, " ".join(["x", *names]), "y", attrs)], {"x": (I, dims)}, {"y": (I, None)}, list(zip(names, more))),
-                      {"x": np.arange(6).reshape(2, 3)})[0]
+        want = theirs(
+            model(
+                [(op, " ".join(["x", *names]), "y", attrs)], {"x": (I, dims)}, {"y": (I, None)}, list(zip(names, more))
+            ),
+            {"x": np.arange(6).reshape(2, 3)},
+        )[0]
         want = WORDS.reshape(-1)[want]
     assert ours(m, {"x": WORDS})[0].tolist() == want.tolist()
 
 
 def test_concat_where_equal_with_constants():
-    m = model([("Constant", "", "c", {"value_strings": ["a", "x", "日本"]}), ("Constant", "", "one", {"value_string": "a b"}), ("Equal", "x c", "e", {}),
-               ("Where", "e x c", "w", {}), ("Concat", "x w", "y", {"axis": 0}), ("Equal", "x one", "f", {})],
-              {"x": (S, (2, 3))}, {"y": (S, None), "e": (TensorProto.BOOL, None), "f": (TensorProto.BOOL, None)})
+    m = model(
+        [
+            ("Constant", "", "c", {"value_strings": ["a", "x", "日本"]}),
+            ("Constant", "", "one", {"value_string": "a b"}),
+            ("Equal", "x c", "e", {}),
+            ("Where", "e x c", "w", {}),
+            ("Concat", "x w", "y", {"axis": 0}),
+            ("Equal", "x one", "f", {}),
+        ],
+        {"x": (S, (2, 3))},
+        {"y": (S, None), "e": (TensorProto.BOOL, None), "f": (TensorProto.BOOL, None)},
+    )
     got = ours(m, {"x": WORDS})
     c = np.array(["a", "x", "日本"], dtype=object)
     assert got[1].tolist() == (WORDS == c).tolist()
@@ -102,11 +126,19 @@ def test_concat_where_equal_with_constants():
 
 
 def test_sequences_of_strings():
-    nodes = [("SequenceConstruct", "x x", "s", {}), ("SequenceInsert", "s x", "t", {}), ("ConcatFromSequence", "t", "y", {"axis": 0})]
+    nodes = [
+        ("SequenceConstruct", "x x", "s", {}),
+        ("SequenceInsert", "s x", "t", {}),
+        ("ConcatFromSequence", "t", "y", {"axis": 0}),
+    ]
     m = model(nodes, {"x": (S, (2, 3))}, {"y": (S, None)})
     assert ours(m, {"x": WORDS})[0].tolist() == np.concatenate([WORDS] * 3).tolist()
-    graph = helper.make_graph([helper.make_node("SequenceAt", ["s", "i"], ["y"])], "g", [helper.make_tensor_sequence_value_info("s", S, None), helper.make_tensor_value_info("i", I, [])],
-                              [helper.make_tensor_value_info("y", S, [None])])
+    graph = helper.make_graph(
+        [helper.make_node("SequenceAt", ["s", "i"], ["y"])],
+        "g",
+        [helper.make_tensor_sequence_value_info("s", S, None), helper.make_tensor_value_info("i", I, [])],
+        [helper.make_tensor_value_info("y", S, [None])],
+    )
     seq = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     try:
         ex = executor(seq)
@@ -121,7 +153,9 @@ def test_sequences_of_strings():
 # ---- what looks inside
 
 
-@pytest.mark.parametrize("shapes", [((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((), (2, 3)), ((), ()), ((0, 3), (3,))])
+@pytest.mark.parametrize(
+    "shapes", [((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((), (2, 3)), ((), ()), ((0, 3), (3,))]
+)
 def test_string_concat(shapes):
     x, y = (strings([f"{n}{i}é" for i in range(int(np.prod(s)))]).reshape(s) for n, s in zip("xy", shapes))
     m = model([("StringConcat", "x y", "z", {})], {"x": (S, shapes[0]), "y": (S, shapes[1])}, {"z": (S, None)})
@@ -137,7 +171,20 @@ def test_string_concat_of_open_sizes():
 TEXTS = ["a,b,,c", "", ",", "  x  y ", "no", ",,lead", "trail,", "a, b", " \t\n", "é,ü"]
 
 
-@pytest.mark.parametrize("attrs", [{}, {"delimiter": ""}, {"delimiter": ","}, {"delimiter": ",,"}, {"delimiter": ",", "maxsplit": 1}, {"maxsplit": 1}, {"maxsplit": 0}, {"delimiter": "é"}], ids=str)
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {},
+        {"delimiter": ""},
+        {"delimiter": ","},
+        {"delimiter": ",,"},
+        {"delimiter": ",", "maxsplit": 1},
+        {"maxsplit": 1},
+        {"maxsplit": 0},
+        {"delimiter": "é"},
+    ],
+    ids=str,
+)
 def test_string_split(attrs):
     x = strings(TEXTS)
     m = model([("StringSplit", "x", "y n", attrs)], {"x": (S, (len(TEXTS),))}, {"y": (S, None), "n": (I, None)})
@@ -151,28 +198,63 @@ def test_string_split(attrs):
 
 MATCHES = [
     (r"www\.[\w.-]+\.\bcom\b", ["www.google.com", "www.bbc.co.uk", "www.x-y.com", ""]),
-    (r"(\W|^)[\w.\-]{0,25}@(yahoo|gmail)\.com(\W|$)", ["account@gmail.com", "not email", "account2@yahoo.com", "@gmail.com "]),
+    (
+        r"(\W|^)[\w.\-]{0,25}@(yahoo|gmail)\.com(\W|$)",
+        ["account@gmail.com", "not email", "account2@yahoo.com", "@gmail.com "],
+    ),
     (r"a*b+c?", ["b", "aab", "abc", "ac", "bbbcc"]),
     (r"(?i)straße|Äpfel", ["STRAßE", "äpfel", "äPFEL", "strasse"]),
     (r"[^a-c\d]{2,3}", ["xy", "xyz", "xyzw", "xa", "é日"]),
     (r"(a|ab)(c|bcd)(d*)", ["abcd", "acd", "abc", "ab"]),
     (r"(?:x{2}|y{1,}){2}", ["xxxx", "xxy", "yyy", "x"]),
-    (r"", ["", "a"]), (r".", ["\n", "é", "ab"]), (r"(?s).", ["\n"]), (r"\x41\x{65E5}\t\.", ["A日\t.", "A日 ."]),
-    (r"[[:alpha:]_]+[[:^digit:]]", ["ab_", "ab1", "_é"]), (r"\Aab\z|^$", ["ab", "", "abb"]), (r"(a*)*b", ["a" * 3000, "a" * 3000 + "b"]),
-    (r"[]a]+", ["]a]", "b"]), (r"a{,2}", ["a{,2}", "aa"]), (r"\bfoo\B.", ["foox", "foo "]), (r"(?P<n>a)(?<m>b)", ["ab"]), (r"a|b|", ["", "a", "c"]), ("é+?", ["éé"]),
+    (r"", ["", "a"]),
+    (r".", ["\n", "é", "ab"]),
+    (r"(?s).", ["\n"]),
+    (r"\x41\x{65E5}\t\.", ["A日\t.", "A日 ."]),
+    (r"[[:alpha:]_]+[[:^digit:]]", ["ab_", "ab1", "_é"]),
+    (r"\Aab\z|^$", ["ab", "", "abb"]),
+    (r"(a*)*b", ["a" * 3000, "a" * 3000 + "b"]),
+    (r"[]a]+", ["]a]", "b"]),
+    (r"a{,2}", ["a{,2}", "aa"]),
+    (r"\bfoo\B.", ["foox", "foo "]),
+    (r"(?P<n>a)(?<m>b)", ["ab"]),
+    (r"a|b|", ["", "a", "c"]),
+    ("é+?", ["éé"]),
 ]
 
 
 @pytest.mark.parametrize("pattern,texts", MATCHES, ids=[p for p, _ in MATCHES])
 def test_regex_full_match(pattern, texts):
-    m = model([("RegexFullMatch", "x", "y", {"pattern": pattern})], {"x": (S, (len(texts),))}, {"y": (TensorProto.BOOL, None)})
+    m = model(
+        [("RegexFullMatch", "x", "y", {"pattern": pattern})], {"x": (S, (len(texts),))}, {"y": (TensorProto.BOOL, None)}
+    )
     same(m, {"x": strings(texts)}, (3,))
 
 
-@pytest.mark.parametrize("pattern,says", [
-    (r"(a)\1", "back references"), (r"\pL", "Unicode property"), (r"(", "not closed"), (r"a)", "not opened"), (r"*a", "nothing to repeat"), (r"[b-a]", "backwards"), (r"[a", "not closed"),
-    (r"a{1001}", "1000"), (r"(?m)a", "not supported"), ("\\", "backslash"), ("(" * 300 + ")" * 300, "nested"), (r"((((a{100}){100}){100}){100})", "numbers"), (r"\C", "not supported"),
-    (r"[[:nope:]]", "class"), (r"a**", "repeat of a repeat"), (r"(?<=a)b", "not supported"), ("a\0b", "zero byte"), (b"\xff\xfe", "UTF-8"), ("a" * 10001, "10001 bytes")])
+@pytest.mark.parametrize(
+    "pattern,says",
+    [
+        (r"(a)\1", "back references"),
+        (r"\pL", "Unicode property"),
+        (r"(", "not closed"),
+        (r"a)", "not opened"),
+        (r"*a", "nothing to repeat"),
+        (r"[b-a]", "backwards"),
+        (r"[a", "not closed"),
+        (r"a{1001}", "1000"),
+        (r"(?m)a", "not supported"),
+        ("\\", "backslash"),
+        ("(" * 300 + ")" * 300, "nested"),
+        (r"((((a{100}){100}){100}){100})", "numbers"),
+        (r"\C", "not supported"),
+        (r"[[:nope:]]", "class"),
+        (r"a**", "repeat of a repeat"),
+        (r"(?<=a)b", "not supported"),
+        ("a\0b", "zero byte"),
+        (b"\xff\xfe", "UTF-8"),
+        ("a" * 10001, "10001 bytes"),
+    ],
+)
 def test_patterns_that_are_refused(pattern, says):
     m = model([("RegexFullMatch", "x", "y", {"pattern": pattern})], {"x": (S, (1,))}, {"y": (TensorProto.BOOL, None)})
     with pytest.raises(error.LatheError, match=says):
@@ -184,7 +266,18 @@ def test_patterns_that_are_refused(pattern, says):
 @pytest.mark.parametrize("shape", [(6,), (1, 6)])
 def test_string_normalizer(action, sensitive, shape):
     x = strings(*shape, ["Monday", "tuesday", "ÄPFEL", "monday", "Ñandú", "ж"])
-    m = model([("StringNormalizer", "x", "y", {"case_change_action": action, "is_case_sensitive": sensitive, "stopwords": ["monday", "Ж"]})], {"x": (S, shape)}, {"y": (S, None)})
+    m = model(
+        [
+            (
+                "StringNormalizer",
+                "x",
+                "y",
+                {"case_change_action": action, "is_case_sensitive": sensitive, "stopwords": ["monday", "Ж"]},
+            )
+        ],
+        {"x": (S, shape)},
+        {"y": (S, None)},
+    )
     key = str if sensitive else str.lower
     kept = [s for s in x.reshape(-1).tolist() if key(s) not in [key(w) for w in ("monday", "Ж")]]
     want = [{"NONE": str, "LOWER": str.lower, "UPPER": str.upper}[action](s) for s in kept]
@@ -205,31 +298,64 @@ def test_letters_as_python_has_them():
     letters = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     x = strings(["".join(letters[i : i + 1000]) for i in range(0, len(letters), 1000)])
     for action, change in (("LOWER", str.lower), ("UPPER", str.upper)):
-        m = model([("StringNormalizer", "x", "y", {"case_change_action": action, "is_case_sensitive": 1})], {"x": (S, ("n",))}, {"y": (S, None)})
+        m = model(
+            [("StringNormalizer", "x", "y", {"case_change_action": action, "is_case_sensitive": 1})],
+            {"x": (S, ("n",))},
+            {"y": (S, None)},
+        )
         got = "".join(ours(m, {"x": x})[0].tolist())
         assert got == "".join(change(c) if len(change(c)) == 1 else c for c in letters)
 
 
-@pytest.mark.parametrize("values", [{"values_int64s": [1, 2, 3]}, {"values_floats": [0.5, 1.5, 2.5], "default_float": 9.0}, {"values_strings": ["x", "y", "a"], "default_string": "none"}, {"values_strings": ["x", "y", "z"]}], ids=str)
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"values_int64s": [1, 2, 3]},
+        {"values_floats": [0.5, 1.5, 2.5], "default_float": 9.0},
+        {"values_strings": ["x", "y", "a"], "default_string": "none"},
+        {"values_strings": ["x", "y", "z"]},
+    ],
+    ids=str,
+)
 def test_label_encoder(values):
     kind = I if "values_int64s" in values else F if "values_floats" in values else S
-    m = model([("LabelEncoder", "x", "y", {"keys_strings": ["a", "Grüße", "日本"], **values})], {"x": (S, (2, 3))}, {"y": (kind, None)})
+    m = model(
+        [("LabelEncoder", "x", "y", {"keys_strings": ["a", "Grüße", "日本"], **values})],
+        {"x": (S, (2, 3))},
+        {"y": (kind, None)},
+    )
     same(m, {"x": WORDS})
 
 
 def test_label_encoder_numbers_to_strings():
-    m = model([("LabelEncoder", "x", "y", {"keys_int64s": [1, 5], "values_strings": ["one", "five"], "default_string": "?"})], {"x": (I, (3,))}, {"y": (S, None)})
+    m = model(
+        [("LabelEncoder", "x", "y", {"keys_int64s": [1, 5], "values_strings": ["one", "five"], "default_string": "?"})],
+        {"x": (I, (3,))},
+        {"y": (S, None)},
+    )
     same(m, {"x": np.array([5, 1, 2])})
 
 
 def test_label_encoder_with_many_keys():
     keys = [f"k{i}" for i in range(20000)]
-    m = model([("LabelEncoder", "x", "y", {"keys_strings": keys, "values_int64s": list(range(20000))})], {"x": (S, ("n",))}, {"y": (I, None)})
+    m = model(
+        [("LabelEncoder", "x", "y", {"keys_strings": keys, "values_int64s": list(range(20000))})],
+        {"x": (S, ("n",))},
+        {"y": (I, None)},
+    )
     assert ours(m, {"x": strings(["k19999", "k0", "q"])})[0].tolist() == [19999, 0, -1]
 
 
 def test_tfidf_of_strings():
-    attrs = dict(mode="TF", min_gram_length=1, max_gram_length=2, max_skip_count=1, ngram_counts=[0, 2], ngram_indexes=[0, 1, 2], pool_strings=["a", "b", "a", "b"])
+    attrs = dict(
+        mode="TF",
+        min_gram_length=1,
+        max_gram_length=2,
+        max_skip_count=1,
+        ngram_counts=[0, 2],
+        ngram_indexes=[0, 1, 2],
+        pool_strings=["a", "b", "a", "b"],
+    )
     m = model([("TfIdfVectorizer", "x", "y", attrs)], {"x": (S, (1, 5))}, {"y": (F, None)})
     same(m, {"x": strings(1, 5, ["a", "b", "c", "a", "b"])})
 
@@ -243,7 +369,12 @@ def cast(x, to, frm=S, **more):
 
 
 def test_floats_as_text_read_back():
-    x = np.concatenate([np.random.default_rng(1).normal(size=200) * 10.0 ** np.arange(-100, 100) % 1e38, [0, -0.0, 1e6, 16777216, 3, 1e-5, 0.1, 314.15926, np.nan, np.inf, -np.inf]])
+    x = np.concatenate(
+        [
+            np.random.default_rng(1).normal(size=200) * 10.0 ** np.arange(-100, 100) % 1e38,
+            [0, -0.0, 1e6, 16777216, 3, 1e-5, 0.1, 314.15926, np.nan, np.inf, -np.inf],
+        ]
+    )
     for t, kind in (("float32", F), ("float64", TensorProto.DOUBLE)):
         with np.errstate(all="ignore"):
             v = x.astype(t)
@@ -251,7 +382,15 @@ def test_floats_as_text_read_back():
         back = np.array([float(s) for s in text.tolist()]).astype(t)
         assert np.array_equal(back, v, equal_nan=True) and np.array_equal(np.signbit(back[:-3]), np.signbit(v[:-3]))
         assert np.array_equal(cast(text, kind), v, equal_nan=True)
-    assert cast(np.array([1e6, 3, 0.1, np.nan, np.inf, -np.inf, -0.0], "float32"), S, F).tolist() == ["1000000", "3", "0.1", "NaN", "INF", "-INF", "-0"]
+    assert cast(np.array([1e6, 3, 0.1, np.nan, np.inf, -np.inf, -0.0], "float32"), S, F).tolist() == [
+        "1000000",
+        "3",
+        "0.1",
+        "NaN",
+        "INF",
+        "-INF",
+        "-0",
+    ]
     assert cast(np.array([1.5], "float16"), S, TensorProto.FLOAT16).tolist() == ["1.5"]
 
 
@@ -269,7 +408,9 @@ def test_text_as_numbers():
     assert cast(strings(["7"]), TensorProto.UINT8).tolist() == [7]
 
 
-@pytest.mark.parametrize("text,to", [("abc", F), ("", F), ("1.5x", F), ("1 2", F), ("1\0", F), ("1.5", I), (str(2**63), I), ("--1", I)])
+@pytest.mark.parametrize(
+    "text,to", [("abc", F), ("", F), ("1.5x", F), ("1 2", F), ("1\0", F), ("1.5", I), (str(2**63), I), ("--1", I)]
+)
 def test_text_that_is_no_number(text, to):
     with pytest.raises(error.LatheError, match="is not a"):
         cast(strings([text]), to)
@@ -295,27 +436,50 @@ def test_the_locale_does_not_matter(tmp_path):
 IDENTITY = model([("Identity", "x", "y", {})], {"x": (S, ("n",))}, {"y": (S, None)})
 
 
-@pytest.mark.parametrize("value", [np.array(["ab", "ü"], "<U3"), np.array([b"ab", "ü".encode()]), np.array(["ab", "ü"], object), np.array([b"ab", "ü"], object), ["ab", "ü"]], ids=["U", "S", "str", "mixed", "list"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.array(["ab", "ü"], "<U3"),
+        np.array([b"ab", "ü".encode()]),
+        np.array(["ab", "ü"], object),
+        np.array([b"ab", "ü"], object),
+        ["ab", "ü"],
+    ],
+    ids=["U", "S", "str", "mixed", "list"],
+)
 def test_inputs_of_every_kind(value):
     ex = executor(IDENTITY)
     ex.set_input("x", value)
     assert ex.get_input(0).numpy().tolist() == ["ab", "ü"]
     ex.run()
     got = ex.get_output(0)
-    assert got.dtype == "string" and got.numpy().dtype == object and got.numpy().tolist() == ["ab", "ü"] and np.asarray(got).tolist() == ["ab", "ü"]
+    assert (
+        got.dtype == "string"
+        and got.numpy().dtype == object
+        and got.numpy().tolist() == ["ab", "ü"]
+        and np.asarray(got).tolist() == ["ab", "ü"]
+    )
 
 
 def test_bytes_that_are_no_text_come_back():
     x = np.array([b"\xff\xfea", b"\0b\0", b"\xed\xa0\x80", b"\xc3"], object)
     want = [s.decode("utf-8", "surrogateescape") for s in x.tolist()]
     assert ours(IDENTITY, {"x": x})[0].tolist() == want
-    lower = model([("StringNormalizer", "x", "y", {"case_change_action": "UPPER", "is_case_sensitive": 1})], {"x": (S, ("n",))}, {"y": (S, None)})
+    lower = model(
+        [("StringNormalizer", "x", "y", {"case_change_action": "UPPER", "is_case_sensitive": 1})],
+        {"x": (S, ("n",))},
+        {"y": (S, None)},
+    )
     assert ours(lower, {"x": x})[0].tolist() == [want[0].upper(), want[1].upper(), want[2], want[3]]
-    match = model([("RegexFullMatch", "x", "y", {"pattern": ".*"})], {"x": (S, ("n",))}, {"y": (TensorProto.BOOL, None)})
+    match = model(
+        [("RegexFullMatch", "x", "y", {"pattern": ".*"})], {"x": (S, ("n",))}, {"y": (TensorProto.BOOL, None)}
+    )
     assert ours(match, {"x": x})[0].tolist() == [False, True, False, False]
 
 
-@pytest.mark.parametrize("value", [np.zeros(2), np.array([1, 2]), np.array([None, "a"], object), np.array([1.5], object)])
+@pytest.mark.parametrize(
+    "value", [np.zeros(2), np.array([1, 2]), np.array([None, "a"], object), np.array([1.5], object)]
+)
 def test_inputs_that_are_no_strings(value):
     ex = executor(IDENTITY)
     with pytest.raises(error.LatheError):
@@ -334,16 +498,36 @@ def test_wrong_shape():
         ex.set_input("x", ["a", "b", "c"])
 
 
-@pytest.mark.parametrize("op,inputs", [("Neg", "x"), ("Add", "x x"), ("Less", "x x"), ("ArgMax", "x"), ("Unique", "x"), ("Relu", "x"), ("ReduceMax", "x"), ("TopK", "x k"), ("Max", "x x"), ("NonZero", "x")])
+@pytest.mark.parametrize(
+    "op,inputs",
+    [
+        ("Neg", "x"),
+        ("Add", "x x"),
+        ("Less", "x x"),
+        ("ArgMax", "x"),
+        ("Unique", "x"),
+        ("Relu", "x"),
+        ("ReduceMax", "x"),
+        ("TopK", "x k"),
+        ("Max", "x x"),
+        ("NonZero", "x"),
+    ],
+)
 def test_what_does_not_work_on_strings(op, inputs):
-    m = model([(op, inputs, "y z" if op == "TopK" else "y", {})], {"x": (S, (3,))}, {"y": (S, None)}, [("k", np.array([1]))])
+    m = model(
+        [(op, inputs, "y z" if op == "TopK" else "y", {})], {"x": (S, (3,))}, {"y": (S, None)}, [("k", np.array([1]))]
+    )
     with pytest.raises(error.LatheError, match="strings"):
         executor(m)
 
 
 def test_a_model_in_a_file(tmp_path):
-    nodes = [("StringSplit", "x", "p n", {"delimiter": "-"}), ("LabelEncoder", "p", "k", {"keys_strings": ["a", "b"], "values_int64s": [10, 20]}), ("Constant", "", "c", {"value_strings": ["", "zz", "a"]}),
-             ("Concat", "x c", "y", {"axis": 0})]
+    nodes = [
+        ("StringSplit", "x", "p n", {"delimiter": "-"}),
+        ("LabelEncoder", "p", "k", {"keys_strings": ["a", "b"], "values_int64s": [10, 20]}),
+        ("Constant", "", "c", {"value_strings": ["", "zz", "a"]}),
+        ("Concat", "x c", "y", {"axis": 0}),
+    ]
     m = model(nodes, {"x": (S, ("n",))}, {"k": (I, None), "y": (S, None)})
     with lathe.transform.PassContext(opt_level=3):
         lib = relay.build(relay.frontend.from_onnx(m)[0])
@@ -356,11 +540,19 @@ def test_a_model_in_a_file(tmp_path):
 
 
 def test_relay_text_keeps_strings():
-    m = model([("Constant", "", "c", {"value_strings": ["a\"b\\", "é\n", ""]}), ("Concat", "x c", "y", {"axis": 0})], {"x": (S, ("n",))}, {"y": (S, None)})
+    m = model(
+        [("Constant", "", "c", {"value_strings": ["a\"b\\", "é\n", ""]}), ("Concat", "x c", "y", {"axis": 0})],
+        {"x": (S, ("n",))},
+        {"y": (S, None)},
+    )
     mod = relay.frontend.from_onnx(m)[0]
     text = mod.astext()
     assert "string" in text and lathe.ir.structural_equal(relay.parse(text), mod)
-    big = model([("LabelEncoder", "x", "y", {"keys_strings": [f"k{i}\0" for i in range(40)], "values_strings": ["v"] * 40})], {"x": (S, ("n",))}, {"y": (S, None)})
+    big = model(
+        [("LabelEncoder", "x", "y", {"keys_strings": [f"k{i}\0" for i in range(40)], "values_strings": ["v"] * 40})],
+        {"x": (S, ("n",))},
+        {"y": (S, None)},
+    )
     mod = relay.frontend.from_onnx(big)[0]
     assert lathe.ir.structural_equal(relay.parse(mod.astext()), mod)
 
@@ -371,7 +563,13 @@ def memory():
 
 
 def test_many_runs_take_no_more_memory():
-    ex = executor(model([("StringConcat", "x x", "y", {}), ("StringSplit", "y", "z n", {"delimiter": ","})], {"x": (S, ("n",))}, {"y": (S, None), "z": (S, None)}))
+    ex = executor(
+        model(
+            [("StringConcat", "x x", "y", {}), ("StringSplit", "y", "z n", {"delimiter": ","})],
+            {"x": (S, ("n",))},
+            {"y": (S, None), "z": (S, None)},
+        )
+    )
     def turn(i):
         x = [f"{i}-{k}," * 50 for k in range(200)]
         ex.set_input("x", x)
@@ -399,7 +597,18 @@ def test_inputs_stay_over_runs():
 
 def test_two_threads_share_a_model():
     with lathe.transform.PassContext(opt_level=3):
-        lib = relay.build(relay.frontend.from_onnx(model([("StringNormalizer", "x", "l", {"case_change_action": "LOWER", "stopwords": ["no"]}), ("StringConcat", "l l", "y", {})], {"x": (S, ("n",))}, {"y": (S, None)}))[0])
+        lib = relay.build(
+            relay.frontend.from_onnx(
+                model(
+                    [
+                        ("StringNormalizer", "x", "l", {"case_change_action": "LOWER", "stopwords": ["no"]}),
+                        ("StringConcat", "l l", "y", {}),
+                    ],
+                    {"x": (S, ("n",))},
+                    {"y": (S, None)},
+                )
+            )[0]
+        )
     failed = []
 
     def work(name):
@@ -438,7 +647,11 @@ def test_the_report_of_a_model_names_strings():
 
 
 def test_a_watcher_sees_strings():
-    ex = executor(model([("Concat", "x x", "c", {"axis": 0}), ("StringConcat", "c c", "y", {})], {"x": (S, (2,))}, {"y": (S, None)}))
+    ex = executor(
+        model(
+            [("Concat", "x x", "c", {"axis": 0}), ("StringConcat", "c c", "y", {})], {"x": (S, (2,))}, {"y": (S, None)}
+        )
+    )
     seen = []
     ex._executor.watch(lambda node, seconds, ins, outs: seen.extend(a.numpy().tolist() for a in outs))
     ex.set_input("x", ["a", "b"])
@@ -483,13 +696,22 @@ def test_strings_stay_constants_where_weights_become_parameters():
 
 
 def lathe_cli(*args, code=0):
-    done = subprocess.run([os.path.join(os.environ.get("LATHE_LIBRARY_PATH", "build"), "lathe"), *map(str, args)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [os.path.join(os.environ.get("LATHE_LIBRARY_PATH", "build"), "lathe"), *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == code, done.stderr
     return done.stdout if code == 0 else done.stderr
 
 
 def test_the_command_line(tmp_path):
-    m = model([("StringConcat", "x y", "z", {}), ("StringSplit", "z", "p n", {"delimiter": "-"})], {"x": (S, ("n",)), "y": (S, ("n",))}, {"z": (S, None), "n": (I, None)})
+    m = model(
+        [("StringConcat", "x y", "z", {}), ("StringSplit", "z", "p n", {"delimiter": "-"})],
+        {"x": (S, ("n",)), "y": (S, ("n",))},
+        {"z": (S, None), "n": (I, None)},
+    )
     onnx.save(m, tmp_path / "m.onnx")
     np.save(tmp_path / "x.npy", np.array(["a-", "ü\U0001f600", ""]))
     np.save(tmp_path / "y.npy", np.array([b"b", b"\xff", b"lon\nger"]))
@@ -499,14 +721,27 @@ def test_the_command_line(tmp_path):
     assert 'z: string (3)' in shown and '"a-a-" "ü\U0001f600ü\U0001f600" ""' in shown
     lathe_cli("run", tmp_path / "m.onnx", *inputs, "--output", tmp_path / "o.npz")
     got = np.load(tmp_path / "o.npz")
-    assert got["z"].tolist() == ["a-b", "ü\U0001f600\udcff", "lon\nger"] and got["z"].dtype.kind == "U" and got["n"].tolist() == [2, 1, 1]
-    assert "cannot be filled" in lathe_cli("run", tmp_path / "m.onnx", "--input", "random", "--shape", "x=2", "--shape", "y=2", code=1)
+    assert (
+        got["z"].tolist() == ["a-b", "ü\U0001f600\udcff", "lon\nger"]
+        and got["z"].dtype.kind == "U"
+        and got["n"].tolist() == [2, 1, 1]
+    )
+    assert "cannot be filled" in lathe_cli(
+        "run", tmp_path / "m.onnx", "--input", "random", "--shape", "x=2", "--shape", "y=2", code=1
+    )
     np.save(tmp_path / "n.npy", np.zeros(3, "float32"))
-    assert "float32, wants string" in lathe_cli("run", tmp_path / "m.onnx", "--input", f"x={tmp_path}/n.npy", "--input", f"y={tmp_path}/y.npy", code=1)
+    assert "float32, wants string" in lathe_cli(
+        "run", tmp_path / "m.onnx", "--input", f"x={tmp_path}/n.npy", "--input", f"y={tmp_path}/y.npy", code=1
+    )
 
 
 def test_linked_into_a_c_program(tmp_path):
-    m = model([("StringConcat", "x c", "y", {}), ("RegexFullMatch", "y", "b", {"pattern": "a.*!"})], {"x": (S, (2,))}, {"y": (S, None), "b": (TensorProto.BOOL, None)}, [("c", strings(["!"]))])
+    m = model(
+        [("StringConcat", "x c", "y", {}), ("RegexFullMatch", "y", "b", {"pattern": "a.*!"})],
+        {"x": (S, (2,))},
+        {"y": (S, None), "b": (TensorProto.BOOL, None)},
+        [("c", strings(["!"]))],
+    )
     onnx.save(m, tmp_path / "net.onnx")
     lathe_cli("compile", tmp_path / "net.onnx", "-o", tmp_path / "net.o")
     (tmp_path / "main.c").write_text(r"""
@@ -549,9 +784,30 @@ int main(void)
 """)
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     libs = os.path.abspath(os.environ.get("LATHE_LIBRARY_PATH", "build"))
-    subprocess.run(["cc", "-Wall", "-Werror", "-I", os.path.join(here, "include"), "main.c", "net.o", "-L", libs, "-llathe_rt", "-lm", f"-Wl,-rpath,{libs}", "-o", "main"], cwd=tmp_path, check=True)
+    subprocess.run(
+        [
+            "cc",
+            "-Wall",
+            "-Werror",
+            "-I",
+            os.path.join(here, "include"),
+            "main.c",
+            "net.o",
+            "-L",
+            libs,
+            "-llathe_rt",
+            "-lm",
+            f"-Wl,-rpath,{libs}",
+            "-o",
+            "main",
+        ],
+        cwd=tmp_path,
+        check=True,
+    )
     done = subprocess.run(["./main"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stdout
     assert lines[:4] == ["ab! 3 1", "c! 2 0", "no string has the number 1000000", "no string has the number 5000"]
-    assert "has not been set" in lines[4] and "no string has the number 5000" in lines[5] and "text 1 is null" in lines[6]
+    assert (
+        "has not been set" in lines[4] and "no string has the number 5000" in lines[5] and "text 1 is null" in lines[6]
+    )

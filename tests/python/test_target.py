@@ -12,7 +12,11 @@ def test_strings():
     t = Target("llvm -mcpu=native")
     assert t.kind.name == "llvm" and str(t).startswith("llvm") and t.is_host and t.keys == ["cpu"]
     assert t.mtriple and t.vector_width >= 128 and t.num_cores >= 1 and t.l1_bytes > 0
-    assert Target("c").kind == "c" and Target("cuda -arch=sm_90").arch == "sm_90" and Target("cuda").keys == ["cuda", "gpu"]
+    assert (
+        Target("c").kind == "c"
+        and Target("cuda -arch=sm_90").arch == "sm_90"
+        and Target("cuda").keys == ["cuda", "gpu"]
+    )
     assert Target(t) == t and hash(Target("c")) == hash(Target("c")) and Target("c") != t
     with pytest.raises(AttributeError, match="nothing"):
         t.nothing

@@ -13,7 +13,9 @@ from lathe._ffi import context
 def run(outputs, inputs, target, *arrays):
     """Builds with default schedules and calls; gives the outputs, which start as zeros."""
     outputs = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-    s = te.create_schedule([t.op for t in outputs[:1]] if len({t.op for t in outputs}) == 1 else [t.op for t in outputs])
+    s = te.create_schedule(
+        [t.op for t in outputs[:1]] if len({t.op for t in outputs}) == 1 else [t.op for t in outputs]
+    )
     func = tvm.build(s, list(inputs) + outputs, target=target)
     outs = [np.zeros([int(n) for n in t.shape], dtype=t.dtype) for t in outputs]
     func(*arrays, *outs)
@@ -109,9 +111,15 @@ def test_shapes_computed_from_shapes(target):
         (lambda x, y: te.max(x, y) - te.min(x, 2), lambda x, y: np.maximum(x, y) - np.minimum(x, 2)),
         (lambda x, y: tir.Select(x > y, x, y + 10), lambda x, y: np.where(x > y, x, y + 10)),
         (lambda x, y: tir.if_then_else(tir.any(x < 0, y < 0), 1, 0), lambda x, y: np.where((x < 0) | (y < 0), 1, 0)),
-        (lambda x, y: tir.if_then_else(tir.all(x >= 0, tir.Not(y == 1)), x, y), lambda x, y: np.where((x >= 0) & (y != 1), x, y)),
+        (
+            lambda x, y: tir.if_then_else(tir.all(x >= 0, tir.Not(y == 1)), x, y),
+            lambda x, y: np.where((x >= 0) & (y != 1), x, y),
+        ),
         (lambda x, y: te.abs(x), lambda x, y: np.abs(x)),
-        (lambda x, y: te.popcount(x), lambda x, y: np.array([[bin(v & 0xFFFFFFFF).count("1") for v in r] for r in x.tolist()])),
+        (
+            lambda x, y: te.popcount(x),
+            lambda x, y: np.array([[bin(v & 0xFFFFFFFF).count("1") for v in r] for r in x.tolist()]),
+        ),
     ],
 )
 def test_integer_operators(f, g, target, rng):
@@ -123,7 +131,9 @@ def test_integer_operators(f, g, target, rng):
     np.testing.assert_array_equal(run(C, [A, B], target, a, b), g(a, b))
 
 
-@pytest.mark.parametrize("name", "exp log sqrt tanh sin cos tan floor ceil trunc atan sinh cosh log2 exp2 log10 log1p".split())
+@pytest.mark.parametrize(
+    "name", "exp log sqrt tanh sin cos tan floor ceil trunc atan sinh cosh log2 exp2 log10 log1p".split()
+)
 def test_math_functions(name, target, rng):
     A = te.placeholder((64,), name="A")
     B = te.compute((64,), lambda i: getattr(te, name)(A[i]))
@@ -165,7 +175,9 @@ def test_int8_arithmetic_wraps(target):
     np.testing.assert_array_equal(run(B, [A], target, a), a * a)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "uint64"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "uint64"]
+)
 def test_sum_in_every_dtype(dtype, target, rng):
     A = te.placeholder((5, 17), name="A", dtype=dtype)
     k = te.reduce_axis((0, 17), name="k")
@@ -242,7 +254,9 @@ def test_argmin_argmax(name, target, rng):
 def test_user_defined_reducers(target, rng):
     A = te.placeholder((4, 9), name="A")
     k = te.reduce_axis((0, 9), name="k")
-    largest_magnitude = te.comm_reducer(lambda x, y: te.max(te.abs(x), te.abs(y)), lambda t: tir.const(0, t), name="magnitude")
+    largest_magnitude = te.comm_reducer(
+        lambda x, y: te.max(te.abs(x), te.abs(y)), lambda t: tir.const(0, t), name="magnitude"
+    )
     B = te.compute((4,), lambda i: largest_magnitude(A[i, k], axis=k))
     a = rng.standard_normal((4, 9)).astype("float32")
     np.testing.assert_allclose(run(B, [A], target, a), np.abs(a).max(1))
@@ -317,7 +331,9 @@ def test_extern_calls_python(target, rng):
         np.asarray(dst)[...] = np.sort(np.asarray(src))
 
     A = te.placeholder((16,), name="A")
-    B = te.extern((16,), [A], lambda ins, outs: tir.call_packed("test.sort", ins[0], outs[0]), name="B", dtype="float32")
+    B = te.extern(
+        (16,), [A], lambda ins, outs: tir.call_packed("test.sort", ins[0], outs[0]), name="B", dtype="float32"
+    )
     a = rng.standard_normal(16).astype("float32")
     np.testing.assert_array_equal(run(B, [A], target, a), np.sort(a))
 

@@ -229,7 +229,9 @@ def test_10_the_whole_optimized_schedule():
     result = evaluator(a, b, c)
     gflops = 2.0 * M * K * N / 1e9 / result.mean
     assert gflops > 0
-    np.testing.assert_allclose(c.numpy(), a.numpy().astype("float64") @ b.numpy().astype("float64"), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        c.numpy(), a.numpy().astype("float64") @ b.numpy().astype("float64"), rtol=1e-4, atol=1e-4
+    )
 
 
 def test_11_lowering_shows_the_schedule():

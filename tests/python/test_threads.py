@@ -85,7 +85,9 @@ def test_compiling_while_others_run(lib):
 
     def compile_one(k):
         x = relay.var("x", shape=(k + 1,))
-        built.append(relay.create_executor("graph").evaluate(relay.Function([x], x * 2.0))(np.ones(k + 1, "float32")).numpy())
+        built.append(
+            relay.create_executor("graph").evaluate(relay.Function([x], x * 2.0))(np.ones(k + 1, "float32")).numpy()
+        )
 
     compilers = [threading.Thread(target=compile_one, args=(k,)) for k in range(3)]
     for t in compilers:

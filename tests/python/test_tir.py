@@ -37,7 +37,11 @@ def test_literals():
     assert tir.const(np.float64(0.1)).dtype == "float64" and tir.const(np.int8(-3)).value == -3
     assert int(tir.IntImm("int32", 5)) == 5 and tir.IntImm("int32", 5) == 5 and [10, 20, 30][tir.const(1)] == 20
     assert tir.const(5) + tir.const(6) == 11 and bool(tir.const(0)) is False
-    assert tir.min_value("int8").value == -128 and tir.max_value("uint16").value == 65535 and tir.max_value("float32").value > 3e38
+    assert (
+        tir.min_value("int8").value == -128
+        and tir.max_value("uint16").value == 65535
+        and tir.max_value("float32").value > 3e38
+    )
     assert tir.StringImm("abc") == "abc"
 
 
@@ -51,13 +55,22 @@ def test_equality_is_of_expressions():
 
 def test_logic_operators_on_bools():
     x = tir.Var("x", "int32")
-    assert isinstance((x < 3) & (x > 1), tir.And) and isinstance((x < 3) | (x > 1), tir.Or) and isinstance(~(x < 3), tir.Not)
+    assert (
+        isinstance((x < 3) & (x > 1), tir.And)
+        and isinstance((x < 3) | (x > 1), tir.Or)
+        and isinstance(~(x < 3), tir.Not)
+    )
     assert isinstance(x & 3, tir.Call) and isinstance(tir.all(x < 1, x > 2, x < 3), tir.And)
 
 
 def test_text_of_expressions():
     x, y = tir.Var("x", "int32"), tir.Var("y", "int32")
-    for e, text in ((x * 4 + y, "x*4+y"), ((x + y) * 2, "(x+y)*2"), (x // 2 % 3, "x//2%3"), (tir.max(x, y), "T.max(x,y)")):
+    for e, text in (
+        (x * 4 + y, "x*4+y"),
+        ((x + y) * 2, "(x+y)*2"),
+        (x // 2 % 3, "x//2%3"),
+        (tir.max(x, y), "T.max(x,y)"),
+    ):
         assert str(e).replace(" ", "") == text
 
 
@@ -68,7 +81,11 @@ def test_every_intrinsic_has_a_function():
     for name in ("exp", "tanh", "sigmoid", "rsqrt", "nearbyint", "isnan", "copysign"):
         f = getattr(tir, name)
         assert f.__doc__ and f.__name__ == name
-    assert tir.isnan(x).dtype == "bool" and tir.copysign(x, 1.0).dtype == "float32" and tir.clz(tir.Var("i", "int64")).dtype == "int32"
+    assert (
+        tir.isnan(x).dtype == "bool"
+        and tir.copysign(x, 1.0).dtype == "float32"
+        and tir.clz(tir.Var("i", "int64")).dtype == "int32"
+    )
     assert tir.floor(tir.Var("i", "int32")).dtype == "int32"
 
 
@@ -96,10 +113,18 @@ def test_index_map():
 def test_buffer():
     n = te.var("n")
     b = tir.decl_buffer((n, 16), "float32", "b", scope="shared", data_alignment=128)
-    assert b.name == "b" and b.dtype == "float32" and b.shape[0].same_as(n) and b.scope() == "shared" and b.data_alignment == 128
+    assert (
+        b.name == "b"
+        and b.dtype == "float32"
+        and b.shape[0].same_as(n)
+        and b.scope() == "shared"
+        and b.data_alignment == 128
+    )
     load = b[n - 1, 3]
     assert isinstance(load, tir.BufferLoad) and load.buffer == b and load.indices[1] == 3
-    assert b.vload((0, 4), "float32x4").dtype == "float32x4" and isinstance(b.vstore((0, 0), b.vload((0, 8), "float32x8")), tir.BufferStore)
+    assert b.vload((0, 4), "float32x4").dtype == "float32x4" and isinstance(
+        b.vstore((0, 0), b.vload((0, 8), "float32x8")), tir.BufferStore
+    )
     assert b.access_ptr("r").dtype == "handle"
     assert tir.decl_buffer((4,), "float32", offset_factor=1).elem_offset is not None
 
@@ -169,7 +194,12 @@ def test_loop_fields():
     i = tir.Var("i", "int32")
     A = tir.decl_buffer((8,), "float32", "A")
     loop = tir.For(i, 0, 8, "parallel", tir.BufferStore(A, 1.0, [i]), annotations={"pragma_hint": 3})
-    assert loop.loop_var.same_as(i) and loop.extent == 8 and loop.kind == "parallel" and loop.annotations["pragma_hint"] == 3
+    assert (
+        loop.loop_var.same_as(i)
+        and loop.extent == 8
+        and loop.kind == "parallel"
+        and loop.annotations["pragma_hint"] == 3
+    )
     assert loop.body.value.value == 1.0 and loop.body.indices[0].same_as(i)
     assert "A" in str(loop) and "8" in str(loop)
 
@@ -197,7 +227,9 @@ def make(n=8, name="f"):
 def test_attributes_of_functions():
     f = make()
     g = f.with_attr("tir.noalias", True).with_attr({"level": 3, "who": "me"})
-    assert g.attrs["level"] == 3 and g.attrs["who"] == "me" and g.attrs["global_symbol"] == "f" and "level" not in f.attrs
+    assert (
+        g.attrs["level"] == 3 and g.attrs["who"] == "me" and g.attrs["global_symbol"] == "f" and "level" not in f.attrs
+    )
     assert "who" not in g.without_attr("who").attrs
     assert g.name == "f" and f.with_attr("global_symbol", "h").name == "h"
 
@@ -212,7 +244,9 @@ def test_structural_equality():
 def test_modules():
     mod = tvm.IRModule({"f": make(8)})
     mod["g"] = make(9, "g")
-    assert [v.name_hint for v in mod.get_global_vars()] == ["f", "g"] and "f" in mod and "h" not in mod and len(mod) == 2
+    assert (
+        [v.name_hint for v in mod.get_global_vars()] == ["f", "g"] and "f" in mod and "h" not in mod and len(mod) == 2
+    )
     assert structural_equal(mod["f"], make(8))
     other = tvm.IRModule({"g": make(9, "g"), "f": make(8)})
     assert structural_equal(mod, other) and not structural_equal(mod, tvm.IRModule({"f": make(8)}))

@@ -7,8 +7,19 @@ import lathe
 from lathe import tir
 from lathe.script import tir as T
 
-IN_ORDER = ["LowerInitBlock", "PlanAndUpdateBufferAllocationLocation", "CompactBufferAllocation", "LowerOpaqueBlock", "Simplify", "FlattenBuffer",
-            "InjectDoubleBuffer", "LoopPartition", "VectorizeLoop", "UnrollLoop", "RemoveNoOp"]
+IN_ORDER = [
+    "LowerInitBlock",
+    "PlanAndUpdateBufferAllocationLocation",
+    "CompactBufferAllocation",
+    "LowerOpaqueBlock",
+    "Simplify",
+    "FlattenBuffer",
+    "InjectDoubleBuffer",
+    "LoopPartition",
+    "VectorizeLoop",
+    "UnrollLoop",
+    "RemoveNoOp",
+]
 
 
 @T.prim_func
@@ -41,7 +52,9 @@ def test_each_pass_alone_keeps_the_meaning():
     assert "T.block" not in text and "T.vectorized" not in text and "T.Ramp(i_1*8, 1, 8)" in text
 
 
-@pytest.mark.parametrize("name", ["FlattenBuffer", "Simplify", "VectorizeLoop", "UnrollLoop", "LoopPartition", "LowerOpaqueBlock"])
+@pytest.mark.parametrize(
+    "name", ["FlattenBuffer", "Simplify", "VectorizeLoop", "UnrollLoop", "LoopPartition", "LowerOpaqueBlock"]
+)
 def test_a_pass_refuses_a_form_that_it_does_not_take(name):
     with pytest.raises(lathe.error.ArgumentError, match=f"{name} needs .*'main'"):
         getattr(tir.transform, name)()(lathe.IRModule({"main": matmul}))
@@ -76,13 +89,17 @@ def test_passes_of_the_users():
 def test_questions():
     x, y = tir.Var("x", "int32"), tir.Var("y", "int32")
     assert tir.analysis.expr_deep_equal(x + y * 2, x + y * 2) and not tir.analysis.expr_deep_equal(x + 1, y + 1)
-    assert [v.name for v in tir.analysis.undefined_vars(x + y * x)] == ["x", "y"] and tir.analysis.undefined_vars(x + 1, [x]) == []
+    assert [v.name for v in tir.analysis.undefined_vars(x + y * x)] == ["x", "y"] and tir.analysis.undefined_vars(
+        x + 1, [x]
+    ) == []
     assert tir.analysis.undefined_vars(matmul) == []
     names = {v.name for v in tir.analysis.undefined_vars(matmul.body)}
     assert names == {v.name for v in (b.data for b in matmul.buffer_map.values())}
     assert tir.analysis.verify_well_formed(matmul) and tir.analysis.verify_well_formed(lathe.IRModule({"main": matmul}))
     loop = tir.For(x, 0, 4, 0, tir.Evaluate(y))
-    assert loop.kind == tir.ForKind.SERIAL and tir.For(x, 0, 4, tir.ForKind.PARALLEL, tir.Evaluate(y)).kind == "parallel"
+    assert (
+        loop.kind == tir.ForKind.SERIAL and tir.For(x, 0, 4, tir.ForKind.PARALLEL, tir.Evaluate(y)).kind == "parallel"
+    )
     with pytest.raises(ValueError):
         tir.For(x, 0, 4, 9, tir.Evaluate(y))
     bad = tir.PrimFunc([x], loop)

@@ -55,7 +55,12 @@ def test_refusals_are_schedule_errors():
     with pytest.raises(tir.ScheduleError) as raised:
         sch.get_block("D")
     e = raised.value
-    assert e.primitive == "get_block" and "'D'" in str(e) and isinstance(e, lathe.error.ScheduleError) and isinstance(e, ValueError)
+    assert (
+        e.primitive == "get_block"
+        and "'D'" in str(e)
+        and isinstance(e, lathe.error.ScheduleError)
+        and isinstance(e, ValueError)
+    )
     assert "def main" not in str(e) and e.mod.script() == sch.mod.script()
     with pytest.raises(tir.ScheduleError) as raised:
         sch.split(sch.get_loops(sch.get_block("B"))[0], [None, None])
@@ -86,13 +91,26 @@ def test_the_program_is_marked_on_request():
 def test_trace_is_python_json_and_replays():
     sch = scheduled()
     trace = sch.trace
-    assert [i.kind.name for i in trace.insts[:6]] == ["GetBlock", "GetBlock", "GetLoops", "GetLoops", "SamplePerfectTile", "Split"]
+    assert [i.kind.name for i in trace.insts[:6]] == [
+        "GetBlock",
+        "GetBlock",
+        "GetLoops",
+        "GetLoops",
+        "SamplePerfectTile",
+        "Split",
+    ]
     lines = trace.as_python()
-    assert lines[0] == 'b0 = sch.get_block(name="B", func_name="main")' and lines[2] == "l2, l3 = sch.get_loops(block=b0)"
+    assert (
+        lines[0] == 'b0 = sch.get_block(name="B", func_name="main")' and lines[2] == "l2, l3 = sch.get_loops(block=b0)"
+    )
     assert str(trace).splitlines()[2] == "  " + lines[0] and "def apply_trace(sch: tir.Schedule) -> None:" in str(trace)
     want = sch.mod
-    for again in (trace.apply_to_schedule, lambda s: Trace.apply_json_to_schedule(trace.as_json(), s),
-                  lambda s: Trace.apply_json_to_schedule(json.loads(json.dumps(trace.as_json())), s), trace.simplified().apply_to_schedule):
+    for again in (
+        trace.apply_to_schedule,
+        lambda s: Trace.apply_json_to_schedule(trace.as_json(), s),
+        lambda s: Trace.apply_json_to_schedule(json.loads(json.dumps(trace.as_json())), s),
+        trace.simplified().apply_to_schedule,
+    ):
         other = tir.Schedule(scale)
         again(other)
         lathe.ir.assert_structural_equal(other.mod, want)
@@ -108,7 +126,9 @@ def test_trace_is_python_json_and_replays():
 def test_simplified_drops_what_nobody_uses():
     trace = scheduled().trace
     short = trace.simplified(remove_postproc=True)
-    assert [i.kind.name for i in short.insts].count("GetLoops") == 1 and not any(i.kind.is_postproc for i in short.insts)
+    assert [i.kind.name for i in short.insts].count("GetLoops") == 1 and not any(
+        i.kind.is_postproc for i in short.insts
+    )
     assert len(trace.insts) - len(short.insts) == 3  # the loops of B, enter_postproc, vectorize
     assert short.as_python()[2] == "l2, l3 = sch.get_loops(block=b1)"
 
@@ -134,8 +154,14 @@ def test_instructions_by_hand():
     b0, l1, l2 = tir.BlockRV(), tir.LoopRV(), tir.LoopRV()
     trace = Trace(insts=[Instruction(InstructionKind.get("GetBlock"), [], ["B", "main"], [b0]),
                          Instruction(InstructionKind.get("GetLoops"), [b0], [], [l1, l2])], decisions={})
-    assert str(trace) == "\n".join(("# from tvm import tir", "def apply_trace(sch: tir.Schedule) -> None:",
-                                    '  b0 = sch.get_block(name="B", func_name="main")', "  l1, l2 = sch.get_loops(block=b0)"))
+    assert str(trace) == "\n".join(
+        (
+            "# from tvm import tir",
+            "def apply_trace(sch: tir.Schedule) -> None:",
+            '  b0 = sch.get_block(name="B", func_name="main")',
+            "  l1, l2 = sch.get_loops(block=b0)",
+        )
+    )
     trace.append(Instruction(InstructionKind.get("Parallel"), [l1], [], []))
     sch = tir.Schedule(scale)
     trace.apply_to_schedule(sch)
@@ -177,8 +203,12 @@ def test_symbol_seed_and_copies():
 def test_block_names_do_not_count():
     text = scale.script()
     lathe.ir.assert_structural_equal(lathe.script.from_source(text.replace('"C"', '"other"')), scale)
-    assert lathe.ir.structural_hash(lathe.script.from_source(text.replace('"C"', '"other"'))) == lathe.ir.structural_hash(scale)
-    assert not lathe.ir.structural_equal(lathe.script.from_source(text.replace("T.float32(2.0)", "T.float32(3.0)")), scale)
+    assert lathe.ir.structural_hash(
+        lathe.script.from_source(text.replace('"C"', '"other"'))
+    ) == lathe.ir.structural_hash(scale)
+    assert not lathe.ir.structural_equal(
+        lathe.script.from_source(text.replace("T.float32(2.0)", "T.float32(3.0)")), scale
+    )
 
 
 def test_annotations_of_every_form():
@@ -188,7 +218,9 @@ def test_annotations_of_every_form():
     sch.annotate(b, "stage", [0, 1, [2, 3]])
     sch.annotate(loop, "names", ["x", "y"])
     sch.annotate(b, "count", sch.sample_categorical([7], [1.0]))
-    assert sch.get(b).annotations == {"stage": [0, 1, [2, 3]], "count": 7} and sch.get(loop).annotations == {"names": ["x", "y"]}
+    assert sch.get(b).annotations == {"stage": [0, 1, [2, 3]], "count": 7} and sch.get(loop).annotations == {
+        "names": ["x", "y"]
+    }
     again = tir.Schedule(scale)
     sch.trace.apply_to_schedule(again)
     lathe.ir.assert_structural_equal(again.mod, sch.mod)

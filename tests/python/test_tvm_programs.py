@@ -875,7 +875,10 @@ def test_schedule_blockize_and_trace():
     assert s.get(outer).name_hint == "update_o"
     check_matmul(s)
     text = str(s.trace)
-    assert "sch.blockize(target=l5, preserve_unit_iters=True)" in text and 'sch.get_block(name="update", func_name="main")' in text
+    assert (
+        "sch.blockize(target=l5, preserve_unit_iters=True)" in text
+        and 'sch.get_block(name="update", func_name="main")' in text
+    )
     again = tir.Schedule(matmul)
     s.trace.apply_to_schedule(again, remove_postproc=False)
     tvm.ir.assert_structural_equal(again.mod, s.mod)

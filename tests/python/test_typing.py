@@ -20,8 +20,21 @@ def cache(tmp_path_factory):
 def mypy(cache, *files):
     """Errors in the files themselves; the package is read as an installed one is."""
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--ignore-missing-imports", f"--cache-dir={cache}", *map(str, files)],
-        cwd=cache, env={**os.environ, "MYPYPATH": f"{ROOT / 'python'}:{ROOT / 'examples'}"}, capture_output=True, text=True)
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--follow-imports=silent",
+            "--ignore-missing-imports",
+            f"--cache-dir={cache}",
+            *map(str, files),
+        ],
+        cwd=cache,
+        env={**os.environ, "MYPYPATH": f"{ROOT / 'python'}:{ROOT / 'examples'}"},
+        capture_output=True,
+        text=True,
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -63,6 +76,10 @@ def test_mistakes_are_found(cache, tmp_path):
 
 
 def test_stubs_are_what_the_tables_say():
-    done = subprocess.run([sys.executable, str(ROOT / "tools/stubs.py"), "--check"], env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools/stubs.py"), "--check"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr

@@ -50,7 +50,10 @@ class SumDiff:
         return [lhs, lhs]
 
     def compute(lhs, rhs, attrs):
-        return [te.compute(lhs.shape, lambda *i: lhs(*i) + rhs(*i)), te.compute(lhs.shape, lambda *i: lhs(*i) - rhs(*i))]
+        return [
+            te.compute(lhs.shape, lambda *i: lhs(*i) + rhs(*i)),
+            te.compute(lhs.shape, lambda *i: lhs(*i) - rhs(*i)),
+        ]
 
 
 X = np.arange(12, dtype="float32").reshape(3, 4)
@@ -59,7 +62,9 @@ X = np.arange(12, dtype="float32").reshape(3, 4)
 def test_it_is_an_operator_like_any_other():
     x = relay.var("x", shape=(3, 4))
     e = relay.user.scale(x, factor=3.0)
-    assert e.op.name == "user.scale" and e.attrs.factor == 3.0 and e.attrs.shift == 0 and e.checked_type == x.checked_type
+    assert (
+        e.op.name == "user.scale" and e.attrs.factor == 3.0 and e.attrs.shift == 0 and e.checked_type == x.checked_type
+    )
     assert "user.scale" in relay.op.rows() and relay.user.scale.__doc__.startswith("data * factor + shift")
     assert is_op("user.scale")(wildcard()).has_attr({"shift": 0}).match(e)
     text = lathe.IRModule.from_expr(relay.Function([x], e)).astext()
@@ -130,7 +135,9 @@ def test_exceptions_come_out_as_themselves():
     e = relay.Call(name, [x])
     with pytest.raises(Late, match="in compute"):
         relay.build(relay.Function([x], e))
-    np.testing.assert_array_equal(relay.create_executor("graph").evaluate(relay.Function([x], relay.user.scale(x)))(X).numpy(), 2 * X)
+    np.testing.assert_array_equal(
+        relay.create_executor("graph").evaluate(relay.Function([x], relay.user.scale(x)))(X).numpy(), 2 * X
+    )
 
 
 def test_wrong_definitions_are_refused():
@@ -171,7 +178,11 @@ def test_attributes_of_all_kinds():
     name = fresh("attrs")
     seen = {}
 
-    @relay.op.register(name, args="data", attrs={"flag": True, "n": 3, "scale": 1.5, "mode": "up", "sizes": [1, 2], "rates": [0.5], "names": ["a", "b"]})
+    @relay.op.register(
+        name,
+        args="data",
+        attrs={"flag": True, "n": 3, "scale": 1.5, "mode": "up", "sizes": [1, 2], "rates": [0.5], "names": ["a", "b"]},
+    )
     class _:
         def type(data, attrs):
             seen.update(attrs)
@@ -182,4 +193,12 @@ def test_attributes_of_all_kinds():
 
     x = relay.var("x", shape=(2,))
     relay.Call(name, [x], {"n": 5, "sizes": (7, 8, 9), "mode": "down"})
-    assert seen == {"flag": True, "n": 5, "scale": 1.5, "mode": "down", "sizes": [7, 8, 9], "rates": [0.5], "names": ["a", "b"]}
+    assert seen == {
+        "flag": True,
+        "n": 5,
+        "scale": 1.5,
+        "mode": "down",
+        "sizes": [7, 8, 9],
+        "rates": [0.5],
+        "names": ["a", "b"],
+    }

@@ -169,7 +169,9 @@ class Foreign:
         self.shape = (ctypes.c_int64 * raw.ndim)(*raw.shape)
         self.strides = (ctypes.c_int64 * raw.ndim)(*strides) if strides else None
         self.deleter = Managed._fields_[2][1](self._give_back)
-        tensor = RtTensor(raw.ctypes.data, RtDevice(1, 0), raw.ndim, RtDType(code, bits, 1), self.shape, self.strides, 0)
+        tensor = RtTensor(
+            raw.ctypes.data, RtDevice(1, 0), raw.ndim, RtDType(code, bits, 1), self.shape, self.strides, 0
+        )
         self.managed = Managed(tensor, None, self.deleter)
 
     def _give_back(self, address):

@@ -72,15 +72,18 @@ def test_outputs_land_in_the_array(text):
     assert (out == 6).all() and (m.get_output(0).numpy() == 9).all()
 
 
-@pytest.mark.parametrize("text", [
-    "def @main(%x: Tensor[(2, 3), float32]) { (%x, nn.relu(%x)) }",                                    # an input
-    "def @main(%x: Tensor[(2, 3), float32]) { %0 = nn.softmax(%x); (%0, %0) }",                        # one tensor twice
-    "def @main(%x: Tensor[(2, 3), float32]) { %0 = nn.softmax(%x); (%0, reshape(%0, newshape=[6])) }",  # and under another shape
-    "def @main(%x: Tensor[(2, 3), float32]) { %0 = nn.softmax(%x); %1 = nn.softmax(%0); (%0, %1, concatenate((%0, %1), axis=0)) }",
-    "def @main(%x: Tensor[(2, 3), float32]) { %0 = nn.softmax(%x); (concatenate((%0, nn.softmax(%0)), axis=0), sum(%0)) }",
-    "def @main(%x: Tensor[(4, 3), float32]) { %0 = split(nn.softmax(%x), indices_or_sections=2, axis=0); (%0.0, %0.1) }",
-    "def @main(%x: Tensor[(2, 3), float32]) { (nn.softmax(%x), 3f) }",                                  # a constant
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def @main(%x: Tensor[(2, 3), float32]) { (%x, nn.relu(%x)) }",  # an input
+        "def @main(%x: Tensor[(2, 3), float32]) { %0 = nn.softmax(%x); (%0, %0) }",  # one tensor twice
+        "def @main(%x: Tensor[(2, 3), float32]) { %0 = nn.softmax(%x); (%0, reshape(%0, newshape=[6])) }",  # and under another shape
+        "def @main(%x: Tensor[(2, 3), float32]) { %0 = nn.softmax(%x); %1 = nn.softmax(%0); (%0, %1, concatenate((%0, %1), axis=0)) }",
+        "def @main(%x: Tensor[(2, 3), float32]) { %0 = nn.softmax(%x); (concatenate((%0, nn.softmax(%0)), axis=0), sum(%0)) }",
+        "def @main(%x: Tensor[(4, 3), float32]) { %0 = split(nn.softmax(%x), indices_or_sections=2, axis=0); (%0.0, %0.1) }",
+        "def @main(%x: Tensor[(2, 3), float32]) { (nn.softmax(%x), 3f) }",  # a constant
+    ],
+)
 @pytest.mark.parametrize("level", [0, 3])
 def test_outputs_that_share_memory(text, level):
     """Each output lands in its own array, whatever the plan did with their storage."""
@@ -110,14 +113,23 @@ def test_refusals():
     m = module(NET)
     x = np.zeros((3, 4), "float32")
     for value, says in [
-        (x.astype("float64"), "float64"), (np.zeros((4, 3), "float32"), r"\(4, 3\)"), (np.zeros((4, 3), "float32").T, "compact"), (np.zeros((3, 8), "float32")[:, ::2], "compact"),
-        (np.frombuffer(bytes(50), "uint8")[1:49].view("float32").reshape(3, 4), "aligned"), ([[1.0] * 4] * 3, "list"),
+        (x.astype("float64"), "float64"),
+        (np.zeros((4, 3), "float32"), r"\(4, 3\)"),
+        (np.zeros((4, 3), "float32").T, "compact"),
+        (np.zeros((3, 8), "float32")[:, ::2], "compact"),
+        (np.frombuffer(bytes(50), "uint8")[1:49].view("float32").reshape(3, 4), "aligned"),
+        ([[1.0] * 4] * 3, "list"),
     ]:
         with pytest.raises(error.LatheError, match=says):
             m.set_input_zero_copy("x", value)
     with pytest.raises(error.ArgumentError, match="no input 'z'"):
         m.set_input_zero_copy("z", x)
-    for value, says in [(x.astype("int32"), "int32"), (np.zeros((3, 5), "float32"), r"\(3, 5\)"), (np.zeros((4, 3), "float32").T, "compact"), (np.frombuffer(bytes(48), "float32").reshape(3, 4), "read-only")]:
+    for value, says in [
+        (x.astype("int32"), "int32"),
+        (np.zeros((3, 5), "float32"), r"\(3, 5\)"),
+        (np.zeros((4, 3), "float32").T, "compact"),
+        (np.frombuffer(bytes(48), "float32").reshape(3, 4), "read-only"),
+    ]:
         with pytest.raises(error.LatheError, match=says):
             m.set_output_zero_copy(0, value)
     with pytest.raises(error.ArgumentError, match="no output 3"):
@@ -149,7 +161,12 @@ def test_an_open_size_that_does_not_fit():
 def test_parameters_as_bytes():
     text = "def @main(%x: Tensor[(2, 4), float32], %w: Tensor[(3, 4), float32]) { nn.dense(%x, %w) }"
     w, x = np.random.default_rng(0).normal(size=(3, 4)).astype("float32"), np.ones((2, 4), "float32")
-    params = {"w": lathe.nd.array(w), "half": np.arange(6, dtype="float16").reshape(2, 3), "flag": np.array([True, False]), "n": np.array(7)}
+    params = {
+        "w": lathe.nd.array(w),
+        "half": np.arange(6, dtype="float16").reshape(2, 3),
+        "flag": np.array([True, False]),
+        "n": np.array(7),
+    }
     data = relay.save_param_dict(params)
     back = lathe.runtime.load_param_dict(data)
     assert list(back) == list(params) and [back[k].dtype for k in back] == ["float32", "float16", "bool", "int64"]
@@ -169,8 +186,26 @@ def test_parameters_as_bytes():
 
 def test_parameters_as_tvm_writes_them():
     """One array, byte by byte as TVM's format says."""
-    data = bytes.fromhex("b79c04054f8de5f7" "0000000000000000" "0100000000000000" "0100000000000000" "62" "0100000000000000"
-                         "3fa1b496f0405edd" "0000000000000000" "01000000" "00000000" "01000000" "02" "20" "0100" "0200000000000000" "0800000000000000" "0000803f" "000000c0")
+    data = bytes.fromhex(
+        "b79c04054f8de5f7"
+        "0000000000000000"
+        "0100000000000000"
+        "0100000000000000"
+        "62"
+        "0100000000000000"
+        "3fa1b496f0405edd"
+        "0000000000000000"
+        "01000000"
+        "00000000"
+        "01000000"
+        "02"
+        "20"
+        "0100"
+        "0200000000000000"
+        "0800000000000000"
+        "0000803f"
+        "000000c0"
+    )
     assert lathe.runtime.load_param_dict(data)["b"].numpy().tolist() == [1, -2]
     assert relay.save_param_dict({"b": np.array([1, -2], "float32")}) == data
 
@@ -206,7 +241,14 @@ def laid_out(x):
     wide[:, ::2] = x
     still = x.copy()
     still.setflags(write=False)
-    return {"plain": x.copy(), "read-only": still, "columns": np.asfortranarray(x), "strided": wide[:, ::2], "other bytes": x.astype(x.dtype.newbyteorder()), "NDArray": lathe.nd.array(x)}
+    return {
+        "plain": x.copy(),
+        "read-only": still,
+        "columns": np.asfortranarray(x),
+        "strided": wide[:, ::2],
+        "other bytes": x.astype(x.dtype.newbyteorder()),
+        "NDArray": lathe.nd.array(x),
+    }
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64", "bool"])
@@ -214,9 +256,21 @@ def laid_out(x):
 def test_copies_in_and_out(rng, dtype, shape):
     """Whatever way a copy takes, short or long: the numbers arrive, and what was taken out stays as it was."""
     x = relay.var("x", shape=shape, dtype=dtype)
-    m = graph_executor.GraphModule(relay.build(lathe.IRModule.from_expr(relay.Function([x], relay.reverse(x, axis=1))), target="llvm")["default"](lathe.cpu(0)))
+    m = graph_executor.GraphModule(
+        relay.build(lathe.IRModule.from_expr(relay.Function([x], relay.reverse(x, axis=1))), target="llvm")["default"](
+            lathe.cpu(0)
+        )
+    )
     kept = []
-    for way, seed in (("plain", 0), ("read-only", 1), ("columns", 2), ("strided", 3), ("other bytes", 4), ("NDArray", 5), ("plain", 6)):
+    for way, seed in (
+        ("plain", 0),
+        ("read-only", 1),
+        ("columns", 2),
+        ("strided", 3),
+        ("other bytes", 4),
+        ("NDArray", 5),
+        ("plain", 6),
+    ):
         data = np.random.default_rng(seed).integers(0, 2 if dtype == "bool" else 100, shape).astype(dtype)
         m.set_input("x", laid_out(data)[way])
         m.run()

@@ -30,10 +30,30 @@ WORLD = _World()
 KIND_NUMBER = {name: i for i, name in enumerate(KINDS)}
 #: Objects that live in the world.
 _IN_WORLD = frozenset(
-    KIND_NUMBER[k] for k in ("expr", "var", "itervar", "buffer", "reducer", "tensor", "teop", "stmt", "teschedule", "testage", "node", "type")
+    KIND_NUMBER[k]
+    for k in (
+        "expr",
+        "var",
+        "itervar",
+        "buffer",
+        "reducer",
+        "tensor",
+        "teop",
+        "stmt",
+        "teschedule",
+        "testage",
+        "node",
+        "type",
+    )
 )
 _classes: Dict[Tuple[int, Optional[str]], type] = {}
-_detail_functions = {"expr": "expr_kinds", "teop": "teop_kinds", "stmt": "stmt_kinds", "node": "node_kinds", "type": "type_kinds"}
+_detail_functions = {
+    "expr": "expr_kinds",
+    "teop": "teop_kinds",
+    "stmt": "stmt_kinds",
+    "node": "node_kinds",
+    "type": "type_kinds",
+}
 _by_number: Dict[Tuple[int, int], type] = {}
 #: Called before the first result of a kind: the package sees to it that all classes are registered.
 before_objects: List[Callable[[], None]] = []
@@ -217,7 +237,11 @@ class Context:
     def borrow(self, address: int, n: Optional[int] = None) -> Any:
         """The value (or n values, as a list) at an address that a function of ours was called
         with: its objects belong to C, so each is retained."""
-        value = self._decode(Value.from_address(address)) if n is None else [self._decode(v) for v in (Value * n).from_address(address)]
+        value = (
+            self._decode(Value.from_address(address))
+            if n is None
+            else [self._decode(v) for v in (Value * n).from_address(address)]
+        )
         _retain(self.lib, value)
         while self.unknown:
             obj = self.unknown.pop()
@@ -276,7 +300,9 @@ def call(name: str, *args: Any) -> Any:
 
 
 @contextlib.contextmanager
-def callback_scope(value: Any, n: Optional[int] = None) -> Generator[Tuple[Any, Callable[[BaseException], None]], None, None]:
+def callback_scope(
+    value: Any, n: Optional[int] = None
+) -> Generator[Tuple[Any, Callable[[BaseException], None]], None, None]:
     """Inside a function that the C library calls in the middle of a call: calls are
     allowed.  Gives the value (or n values) at an address, and a function that keeps an
     exception, which then comes out of the call under way as itself."""

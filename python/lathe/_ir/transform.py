@@ -64,7 +64,14 @@ class PassContext:
         self._make(None)  # the keys and names are checked here and now
 
     def _make(self, target: Any) -> _PassContext:
-        c = call("pass_context", self.opt_level, self.required_pass, self.disabled_pass, [[k, v] for k, v in self.config.items()], target)
+        c = call(
+            "pass_context",
+            self.opt_level,
+            self.required_pass,
+            self.disabled_pass,
+            [[k, v] for k, v in self.config.items()],
+            target,
+        )
         self.notes = call("pass_context_notes", c)
         return c
 
@@ -78,7 +85,15 @@ class PassContext:
         for added, after in self._added:
             fn = _pass_function(added, self)
             self._callbacks.append(fn)
-            call("pass_context_add", c, added.info.name, added.info.opt_level, after, ctypes.cast(fn, ctypes.c_void_p).value, 0)
+            call(
+                "pass_context_add",
+                c,
+                added.info.name,
+                added.info.opt_level,
+                after,
+                ctypes.cast(fn, ctypes.c_void_p).value,
+                0,
+            )
         return c
 
     def add_pass(self, added: "Pass", after: str) -> None:
@@ -128,7 +143,9 @@ class PassContext:
     @staticmethod
     def list_configs() -> Dict[str, Dict[str, str]]:
         """The config keys that are known, with type, default and doc."""
-        return {name: {"type": kind, "default": default, "doc": doc} for name, kind, default, doc in call("config_table")}
+        return {
+            name: {"type": kind, "default": default, "doc": doc} for name, kind, default, doc in call("config_table")
+        }
 
 
 def _names(what: str, names: Optional[Sequence[str]]) -> List[str]:
@@ -200,7 +217,9 @@ class Pass:
 
     def __call__(self, mod: IRModule) -> IRModule:
         if not isinstance(mod, IRModule):
-            raise error.TypeError(f"{self.info.name} takes an IRModule, not a {type(mod).__name__}; lathe.IRModule.from_expr makes one of a function")
+            raise error.TypeError(
+                f"{self.info.name} takes an IRModule, not a {type(mod).__name__}; lathe.IRModule.from_expr makes one of a function"
+            )
         ctx = PassContext.current()
         for i in ctx.instruments:
             if not i.should_run(mod, self.info):
@@ -254,7 +273,14 @@ def _current_target() -> Any:
 class Sequential(Pass):
     """Passes one after the other; each runs where the context's level and lists allow it."""
 
-    def __init__(self, passes: Optional[Sequence[Pass]] = None, opt_level: int = 0, name: str = "sequential", required: Optional[Sequence[str]] = None, traceable: bool = False):
+    def __init__(
+        self,
+        passes: Optional[Sequence[Pass]] = None,
+        opt_level: int = 0,
+        name: str = "sequential",
+        required: Optional[Sequence[str]] = None,
+        traceable: bool = False,
+    ):
         self.passes = list(passes or [])
         self.info = PassInfo(opt_level, name, list(required or []))
 
@@ -289,7 +315,9 @@ class FunctionPass(Pass):
             if is_graph_function(f):
                 new = self._transform(f, mod, ctx)
                 if not is_graph_function(new):
-                    raise error.TypeError(f"pass {self.info.name} returned a {type(new).__name__} for function '{var.name_hint}', not a Function")
+                    raise error.TypeError(
+                        f"pass {self.info.name} returned a {type(new).__name__} for function '{var.name_hint}', not a Function"
+                    )
                 out[var] = new
         return out
 
@@ -306,13 +334,22 @@ class PrimFuncPass(Pass):
             if f._kind == KIND_NUMBER["primfunc"]:
                 new = self._transform(f, mod, ctx)
                 if not isinstance(new, type(f)):
-                    raise error.TypeError(f"pass {self.info.name} returned a {type(new).__name__} for function '{var.name_hint}', not a PrimFunc")
+                    raise error.TypeError(
+                        f"pass {self.info.name} returned a {type(new).__name__} for function '{var.name_hint}', not a PrimFunc"
+                    )
                 out[var] = new
         return out
 
 
 def _decorator(kind: type, method: str, what: str):
-    def decorate(pass_func: Any = None, opt_level: Optional[int] = None, name: Optional[str] = None, required: Optional[Sequence[str]] = None, traceable: bool = False) -> Any:
+
+    def decorate(
+        pass_func: Any = None,
+        opt_level: Optional[int] = None,
+        name: Optional[str] = None,
+        required: Optional[Sequence[str]] = None,
+        traceable: bool = False,
+    ) -> Any:
         if opt_level is None:
             raise error.ArgumentError(f"{what}: opt_level must be given, the level from which the pass runs")
 
@@ -331,7 +368,12 @@ def _decorator(kind: type, method: str, what: str):
                 def __getattr__(self, key: str) -> Any:
                     return getattr(self.__dict__["_user"], key)
 
-            Made.__name__, Made.__qualname__, Made.__doc__, Made.__module__ = arg.__name__, arg.__qualname__, arg.__doc__, arg.__module__
+            Made.__name__, Made.__qualname__, Made.__doc__, Made.__module__ = (
+                arg.__name__,
+                arg.__qualname__,
+                arg.__doc__,
+                arg.__module__,
+            )
             return Made
 
         return make(pass_func) if pass_func is not None else make

@@ -23,7 +23,10 @@ class ConstIntBound:
         self.min_value, self.max_value = int(min_value), int(max_value)
 
     def __eq__(self, other: Any) -> bool:
-        return isinstance(other, ConstIntBound) and (self.min_value, self.max_value) == (other.min_value, other.max_value)
+        return isinstance(other, ConstIntBound) and (self.min_value, self.max_value) == (
+            other.min_value,
+            other.max_value,
+        )
 
     def __hash__(self) -> int:
         return hash((self.min_value, self.max_value))

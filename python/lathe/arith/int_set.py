@@ -115,17 +115,23 @@ def _region(region: Sequence[Range], var_dom: Dict[Var, Range], predicate: Any, 
     return out
 
 
-def estimate_region_lower_bound(region: Sequence[Range], var_dom: Dict[Var, Range], predicate: Any = True) -> Optional[List[IntSet]]:
+def estimate_region_lower_bound(
+    region: Sequence[Range], var_dom: Dict[Var, Range], predicate: Any = True
+) -> Optional[List[IntSet]]:
     """A part of what the region covers while variables run over their ranges; None: not found."""
     return _region(region, var_dom, predicate, True)
 
 
-def estimate_region_strict_bound(region: Sequence[Range], var_dom: Dict[Var, Range], predicate: Any = True) -> Optional[List[IntSet]]:
+def estimate_region_strict_bound(
+    region: Sequence[Range], var_dom: Dict[Var, Range], predicate: Any = True
+) -> Optional[List[IntSet]]:
     """Just what the region covers; None: not found."""
     return _region(region, var_dom, predicate, True)
 
 
-def estimate_region_upper_bound(region: Sequence[Range], var_dom: Dict[Var, Range], predicate: Any = True) -> List[IntSet]:
+def estimate_region_upper_bound(
+    region: Sequence[Range], var_dom: Dict[Var, Range], predicate: Any = True
+) -> List[IntSet]:
     """What holds all that the region covers."""
     found = _region(region, var_dom, predicate, False)
     assert found is not None

@@ -18,7 +18,9 @@ def get_cc() -> Optional[str]:
     return None
 
 
-def create_shared(output: str, objects: Union[str, Sequence[str]], options: Optional[Sequence[str]] = None, cc: Optional[str] = None) -> None:
+def create_shared(
+    output: str, objects: Union[str, Sequence[str]], options: Optional[Sequence[str]] = None, cc: Optional[str] = None
+) -> None:
     """A shared library from objects or C sources."""
     _run(output, objects, ["-shared", "-fPIC", *(options or [])], cc)
 
@@ -26,7 +28,9 @@ def create_shared(output: str, objects: Union[str, Sequence[str]], options: Opti
 create_shared.output_format = "so"  # type: ignore[attr-defined]
 
 
-def create_executable(output: str, objects: Union[str, Sequence[str]], options: Optional[Sequence[str]] = None, cc: Optional[str] = None) -> None:
+def create_executable(
+    output: str, objects: Union[str, Sequence[str]], options: Optional[Sequence[str]] = None, cc: Optional[str] = None
+) -> None:
     """A program from objects or C sources."""
     _run(output, objects, list(options or []), cc)
 
@@ -90,7 +94,18 @@ def _run(output: str, objects: Union[str, Sequence[str]], options: Sequence[str]
     if not compiler:
         raise error.UnsupportedError("no C compiler was found; install one or set CC")
     files = [objects] if isinstance(objects, str) else list(objects)
-    done = subprocess.run([compiler, *[f for f in options if not f.startswith("-l")], "-o", output, *files, *[f for f in options if f.startswith("-l")]],
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [
+            compiler,
+            *[f for f in options if not f.startswith("-l")],
+            "-o",
+            output,
+            *files,
+            *[f for f in options if f.startswith("-l")],
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise error.LatheError(f"{compiler} could not make {output}:\n{done.stderr}")

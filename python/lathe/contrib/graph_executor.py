@@ -16,8 +16,18 @@ from ..runtime.ndarray import NDArray
 
 #: What module["…"] gives, as TVM's packed functions have it.
 _FUNCTIONS = (
-    "set_input", "set_input_zero_copy", "set_output_zero_copy", "run", "get_output", "get_num_outputs", "get_num_inputs", "get_input", "get_input_index", "get_input_info",
-    "load_params", "share_params",
+    "set_input",
+    "set_input_zero_copy",
+    "set_output_zero_copy",
+    "run",
+    "get_output",
+    "get_num_outputs",
+    "get_num_inputs",
+    "get_input",
+    "get_input_index",
+    "get_input_info",
+    "load_params",
+    "share_params",
 )
 
 
@@ -108,7 +118,9 @@ class GraphModule:
         params = load_param_dict(params_bytes)
         bound = [name for name in params if name not in self._executor._index]
         if bound:
-            raise error.ArgumentError(f"'{bound[0]}' is not an input: it was bound when the model was compiled, and cannot be set any more")
+            raise error.ArgumentError(
+                f"'{bound[0]}' is not an input: it was bound when the model was compiled, and cannot be set any more"
+            )
         return params
 
     def share_params(self, other: "GraphModule", params_bytes: bytes) -> None:
@@ -166,7 +178,15 @@ class GraphModule:
             return getattr(self, key)
         raise error.ArgumentError(f"a GraphModule has no function '{key}'")
 
-    def time_evaluator(self, func_name: str = "run", dev: Device = cpu(0), number: int = 10, repeat: int = 1, min_repeat_ms: int = 0, **_kwargs: Any) -> Any:
+    def time_evaluator(
+        self,
+        func_name: str = "run",
+        dev: Device = cpu(0),
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        **_kwargs: Any,
+    ) -> Any:
         """A function that measures runs."""
         if func_name != "run":
             raise error.UnsupportedError(f"time_evaluator: '{func_name}' cannot be timed; 'run' can")

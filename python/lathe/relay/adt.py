@@ -81,7 +81,9 @@ class Constructor(RelayExpr):
 
     def _place(self) -> Any:
         if self._h is None:
-            raise error.ArgumentError(f"constructor '{self._pending[0]}' belongs to no type yet; relay.TypeData makes one of constructors")
+            raise error.ArgumentError(
+                f"constructor '{self._pending[0]}' belongs to no type yet; relay.TypeData makes one of constructors"
+            )
         return call("ctor_fields", self)
 
     @property
@@ -108,11 +110,16 @@ class TypeData:
 
     def __init__(self, header: GlobalTypeVar, type_vars: Sequence[TypeVar], constructors: Sequence[Constructor]):
         self.header = header
-        call("data_define", WORLD, header._header, list(type_vars), [[c._pending[0], c._pending[1]] for c in constructors])
+        call(
+            "data_define",
+            WORLD,
+            header._header,
+            list(type_vars),
+            [[c._pending[0], c._pending[1]] for c in constructors],
+        )
         for i, c in enumerate(constructors):
             c._adopt(call("node_ctor", WORLD, header._header, i))
         self.type_vars, self.constructors = list(type_vars), list(constructors)
-
 
 
 # ---- patterns
@@ -188,4 +195,6 @@ class Match(RelayExpr):
         self._adopt(call("node_match", WORLD, as_expr(data), [c.lhs._row() for c in clauses], [c.rhs for c in clauses]))
 
     data = property(lambda self: call("node_args", self)[0], doc="what is matched")
-    clauses = property(lambda self: [Clause(_pattern(p), body) for p, body in call("match_fields", self)], doc="its clauses")
+    clauses = property(
+        lambda self: [Clause(_pattern(p), body) for p, body in call("match_fields", self)], doc="its clauses"
+    )

@@ -13,7 +13,9 @@ class _Choice:
 
     def __init__(self, name: str, options: Optional[Dict[str, Any]] = None):
         if name not in self.known:
-            raise error.ArgumentError(f"there is no {self.flag_registry_name} '{name}'; there are {', '.join(self.known)}")
+            raise error.ArgumentError(
+                f"there is no {self.flag_registry_name} '{name}'; there are {', '.join(self.known)}"
+            )
         self.name, self.options = name, dict(options or {})
 
     def __getitem__(self, name: str) -> Any:
@@ -33,7 +35,9 @@ class _Choice:
         """Raises unless relay.build can do what was asked for."""
         choice = given if isinstance(given, _Choice) or given is None else cls(given)
         if choice is not None and (not isinstance(choice, cls) or not cls.known[choice.name]):
-            raise error.UnsupportedError(f"relay.build: {choice!r} is not supported; models run on the {' or '.join(k for k, v in cls.known.items() if v)} {cls.flag_registry_name}")
+            raise error.UnsupportedError(
+                f"relay.build: {choice!r} is not supported; models run on the {' or '.join(k for k, v in cls.known.items() if v)} {cls.flag_registry_name}"
+            )
 
 
 class Executor(_Choice):

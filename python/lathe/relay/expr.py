@@ -146,13 +146,17 @@ class RelayExpr(Object):
 
     def __getitem__(self, index: int) -> "RelayExpr":
         if not isinstance(index, int):
-            raise error.TypeError("an expression is indexed by the number of a tuple's field; use relay.strided_slice or relay.take for parts of a tensor")
+            raise error.TypeError(
+                "an expression is indexed by the number of a tuple's field; use relay.strided_slice or relay.take for parts of a tensor"
+            )
         return TupleGetItem(self, index)
 
     def __iter__(self) -> Iterator["RelayExpr"]:
         t = call("node_type", self)
         if not isinstance(t, TupleType):
-            raise error.TypeError("an expression can be taken apart when it is known to be a tuple (run relay.transform.InferType first)")
+            raise error.TypeError(
+                "an expression can be taken apart when it is known to be a tuple (run relay.transform.InferType first)"
+            )
         return (self[i] for i in range(len(t.fields)))
 
 
@@ -255,7 +259,9 @@ def string_texts(numbers: np.ndarray) -> np.ndarray:
 def copy_memory(address: int, size: int, dtype: str, shape: Sequence[int]) -> NDArray:
     """An array with a copy of the bytes at an address."""
     if dtype == "string":
-        return NDArray(string_texts(np.frombuffer(ctypes.string_at(address, size), np.uint64).reshape(tuple(shape))), dtype)
+        return NDArray(
+            string_texts(np.frombuffer(ctypes.string_at(address, size), np.uint64).reshape(tuple(shape))), dtype
+        )
     base, _ = storage(dtype)
     raw = np.frombuffer(ctypes.string_at(address, size), dtype=base) if size else np.zeros(0, base)
     out = empty(tuple(shape), dtype)
@@ -403,9 +409,26 @@ class If(RelayExpr):
 class Function(RelayExpr):
     """Parameters and a body."""
 
-    def __init__(self, params: Sequence[Var], body: Any, ret_type: Optional[Type] = None, type_params: Any = None, attrs: Any = None, span: Any = None):
+    def __init__(
+        self,
+        params: Sequence[Var],
+        body: Any,
+        ret_type: Optional[Type] = None,
+        type_params: Any = None,
+        attrs: Any = None,
+        span: Any = None,
+    ):
         # type_params: parameters of a type are those that the types of the parameters speak of
-        self._adopt(call("node_func", WORLD, list(params), as_expr(body), ret_type, [[k, v] for k, v in dict(attrs or {}).items()]))
+        self._adopt(
+            call(
+                "node_func",
+                WORLD,
+                list(params),
+                as_expr(body),
+                ret_type,
+                [[k, v] for k, v in dict(attrs or {}).items()],
+            )
+        )
 
     @property
     def params(self) -> List[Var]:
@@ -510,7 +533,13 @@ class TupleWrapper:
         return f"TupleWrapper({self.tuple_value!r}, {self.size})"
 
 
-def var(name_hint: str, type_annotation: Optional[Type] = None, shape: Optional[Sequence[Any]] = None, dtype: str = "float32", span: Any = None) -> Var:
+def var(
+    name_hint: str,
+    type_annotation: Optional[Type] = None,
+    shape: Optional[Sequence[Any]] = None,
+    dtype: str = "float32",
+    span: Any = None,
+) -> Var:
     """A variable with a type, or with a shape and a dtype."""
     if type_annotation is not None and shape is not None:
         raise error.ArgumentError("var: give a type or a shape, not both")

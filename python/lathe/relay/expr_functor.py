@@ -29,16 +29,29 @@ class ExprFunctor:
 
     def _dispatch(self, expr: RelayExpr) -> Callable[[Any], Any]:
         kinds = {
-            "var": self.visit_var, "const": self.visit_constant, "call": self.visit_call, "apply": self.visit_call, "tuple": self.visit_tuple,
-            "get": self.visit_tuple_getitem, "let": self.visit_let, "if": self.visit_if, "func": self.visit_function, "global": self.visit_global_var,
-            "ctor": self.visit_constructor, "match": self.visit_match, "call_tir": self.visit_call_tir, "op": self.visit_op,
+            "var": self.visit_var,
+            "const": self.visit_constant,
+            "call": self.visit_call,
+            "apply": self.visit_call,
+            "tuple": self.visit_tuple,
+            "get": self.visit_tuple_getitem,
+            "let": self.visit_let,
+            "if": self.visit_if,
+            "func": self.visit_function,
+            "global": self.visit_global_var,
+            "ctor": self.visit_constructor,
+            "match": self.visit_match,
+            "call_tir": self.visit_call_tir,
+            "op": self.visit_op,
         }
         return kinds[_expr.KINDS()[expr._detail]]
 
     def visit_function(self, _: Any) -> Any:
         raise NotImplementedError()
 
-    visit_let = visit_call = visit_var = visit_if = visit_tuple = visit_tuple_getitem = visit_global_var = visit_function
+    visit_let = visit_call = visit_var = visit_if = visit_tuple = visit_tuple_getitem = visit_global_var = (
+        visit_function
+    )
     visit_op = visit_constant = visit_constructor = visit_match = visit_call_tir = visit_function
 
 

@@ -109,7 +109,9 @@ class TupleType(Type):
 class FuncType(Type):
     """A function from the types of its parameters to that of its result."""
 
-    def __init__(self, arg_types: Sequence[Type], ret_type: Type, type_params: Any = None, type_constraints: Any = None):
+    def __init__(
+        self, arg_types: Sequence[Type], ret_type: Type, type_params: Any = None, type_constraints: Any = None
+    ):
         if type_constraints:
             raise error.UnsupportedError("FuncType: constraints on types are not supported")
         self._adopt(call("func_type", WORLD, list(arg_types), ret_type))

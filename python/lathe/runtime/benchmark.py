@@ -20,9 +20,7 @@ class BenchmarkResult:
     std = property(lambda self: float(np.std(self.results)), doc="standard deviation")
 
     def __repr__(self) -> str:
-        return (
-            f"BenchmarkResult(min={self.min}, mean={self.mean}, median={self.median}, max={self.max}, std={self.std}, results={self.results})"
-        )
+        return f"BenchmarkResult(min={self.min}, mean={self.mean}, median={self.median}, max={self.max}, std={self.std}, results={self.results})"
 
     def __str__(self) -> str:
         names = ("mean (ms)", "median (ms)", "max (ms)", "min (ms)", "std (ms)")

@@ -52,7 +52,9 @@ class Function:
                 self._scalar(values[i], i, t.item(), want)
                 continue
             if want is not None and want.flags & 1 and not t.writeable:
-                raise error.ArgumentError(f"{self.name}: argument {i} '{want.name.decode()}' is written, the array given is read-only; copy it first")
+                raise error.ArgumentError(
+                    f"{self.name}: argument {i} '{want.name.decode()}' is written, the array given is read-only; copy it first"
+                )
             rt = t.rt_tensor()
             keep.append((t, rt))
             values[i].tensor = ctypes.pointer(rt)
@@ -81,7 +83,9 @@ class Function:
         values, keep = self._arguments(args)
         seconds = (ctypes.c_double * max(repeat, 1))()
         err = RtError()
-        code = library.runtime().lathe_rt_func_time(self._pointer, len(args), values, number, repeat, float(min_repeat_ms), seconds, ctypes.byref(err))
+        code = library.runtime().lathe_rt_func_time(
+            self._pointer, len(args), values, number, repeat, float(min_repeat_ms), seconds, ctypes.byref(err)
+        )
         del keep
         rt_check(code, err)
         return list(seconds[:repeat])
@@ -127,7 +131,9 @@ class Module:
         if name not in self._names:
             raise error.NotFoundError(f"the module has no function '{name}'; it has {', '.join(self._names)}")
         rt, pointer, err = self._runtime(), ctypes.c_void_p(), RtError()
-        rt_check(library.runtime().lathe_rt_module_func(rt, name.encode(), ctypes.byref(pointer), ctypes.byref(err)), err)
+        rt_check(
+            library.runtime().lathe_rt_module_func(rt, name.encode(), ctypes.byref(pointer), ctypes.byref(err)), err
+        )
         return Function(self, pointer.value or 0)
 
     def implements_function(self, func_name: str, query_imports: bool = False) -> bool:
@@ -164,7 +170,9 @@ class Module:
         if number < 1 or repeat < 1:
             raise error.ArgumentError(f"time_evaluator: number and repeat are at least 1, got {number} and {repeat}")
         if f_preproc:
-            raise error.UnsupportedError(f"time_evaluator: f_preproc '{f_preproc}' is not supported; use cache_flush_bytes")
+            raise error.UnsupportedError(
+                f"time_evaluator: f_preproc '{f_preproc}' is not supported; use cache_flush_bytes"
+            )
         func = self.get_function(func_name)
 
         def evaluator(*args: Any) -> BenchmarkResult:
@@ -206,7 +214,15 @@ class Module:
 
     imports = imported_modules
 
-    def export_library(self, file_name: Any, *, fcompile: Any = None, fpack_imports: Any = None, workspace_dir: Any = None, **kwargs: Any) -> str:
+    def export_library(
+        self,
+        file_name: Any,
+        *,
+        fcompile: Any = None,
+        fpack_imports: Any = None,
+        workspace_dir: Any = None,
+        **kwargs: Any,
+    ) -> str:
         """Writes a shared library (.so), an object (.o), an archive with the object (.tar) or source (.c, .ll, .s);
         libraries, objects and archives are loaded again with lathe.runtime.load_module.  fcompile(path, objects,
         **kwargs) makes the file of the object, such as lathe.contrib.cc.create_shared does, which is meant where cc
@@ -306,4 +322,15 @@ def set_num_threads(n: int) -> None:
     rt_check(library.runtime().lathe_rt_set_num_threads(n, ctypes.byref(err)), err)
 
 
-__all__ = ["BenchmarkResult", "DeviceModule", "Function", "Module", "NDArray", "PackedFunc", "enabled", "load_module", "num_threads", "set_num_threads"]
+__all__ = [
+    "BenchmarkResult",
+    "DeviceModule",
+    "Function",
+    "Module",
+    "NDArray",
+    "PackedFunc",
+    "enabled",
+    "load_module",
+    "num_threads",
+    "set_num_threads",
+]

@@ -33,7 +33,9 @@ _OTHER = {
     "uint2": ("uint8", 1, 2),
 }
 #: dtypes whose elements lie in memory as numpy has them.
-NUMPY_NAMES = frozenset(("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"))
+NUMPY_NAMES = frozenset(
+    ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
+)
 #: strings: an array of str objects here, numbers of an executor's (LATHE_RT_STRING) in the runtime
 STRING = (128, 64)
 #: integers narrower than a byte, which numpy's extension stores otherwise
@@ -101,14 +103,18 @@ def tensor_of(raw: np.ndarray, dtype: str) -> RtTensor:
     """A LatheRtTensor over a numpy array, which must outlive it."""
     code, bits = storage(dtype)[1]
     if dtype == "string":
-        raise error.UnsupportedError("strings have no memory that compiled code could read; they go in and out through an executor")
+        raise error.UnsupportedError(
+            "strings have no memory that compiled code could read; they go in and out through an executor"
+        )
     n = raw.ndim
     shape = (ctypes.c_int64 * max(n, 1))(*raw.shape)
     strides = None
     if not raw.flags.c_contiguous:
         item = raw.itemsize
         if any(s % item for s in raw.strides):
-            raise error.ArgumentError("an array whose strides are not multiples of its element cannot be passed; copy it first")
+            raise error.ArgumentError(
+                "an array whose strides are not multiples of its element cannot be passed; copy it first"
+            )
         strides = (ctypes.c_int64 * max(n, 1))(*[s // item for s in raw.strides])
     t = RtTensor(raw.ctypes.data, RtDevice(1, 0), n, RtDType(code, bits, 1), shape, strides, 0)
     t.keep = (raw, shape, strides)
@@ -198,7 +204,9 @@ class NDArray:
     def _other_capsule(self, copy: Optional[bool] = None, **_kwargs: Any) -> Any:
         """Of a dtype that numpy lacks."""
         if self._dtype not in SHARED:
-            raise error.UnsupportedError(f"{self._dtype} is stored one element a byte, which DLPack has no name for; .numpy() gives a copy")
+            raise error.UnsupportedError(
+                f"{self._dtype} is stored one element a byte, which DLPack has no name for; .numpy() gives a copy"
+            )
         raw = self._raw.copy() if copy else self._raw
         return dlpack.retyped(raw.__dlpack__(), *storage(self._dtype)[1])
 
@@ -213,7 +221,9 @@ class NDArray:
         """Copies the elements of another array of the same shape into this one."""
         src = source_array._raw if isinstance(source_array, NDArray) else np.asarray(source_array)
         if tuple(src.shape) != self.shape:
-            raise error.ShapeError(f"copyfrom: an array of shape {tuple(src.shape)} does not fit one of shape {self.shape}")
+            raise error.ShapeError(
+                f"copyfrom: an array of shape {tuple(src.shape)} does not fit one of shape {self.shape}"
+            )
         if self._dtype in _OTHER and not isinstance(source_array, NDArray) and src.dtype.name == self._dtype:
             src = _stored(src)
         self._raw[...] = src
@@ -247,7 +257,9 @@ class NDArray:
     __str__ = __repr__
 
 
-def empty(shape: Union[int, Sequence[int]], dtype: str = "float32", device: Device = Device(1, 0), mem_scope: Any = None) -> NDArray:
+def empty(
+    shape: Union[int, Sequence[int]], dtype: str = "float32", device: Device = Device(1, 0), mem_scope: Any = None
+) -> NDArray:
     """A new array; its elements are 0."""
     check_usable(device, "empty")
     dims = tuple(int(n) for n in (shape if isinstance(shape, (list, tuple)) else (shape,)))
@@ -305,11 +317,15 @@ def as_ndarray(x: Any) -> NDArray:
         return x
     if isinstance(x, np.ndarray):
         if native(x) is not x:
-            raise error.TypeError(f"an array of {x.dtype.name} in another machine's order of bytes cannot be used as it lies; lathe.nd.array(x) copies it")
+            raise error.TypeError(
+                f"an array of {x.dtype.name} in another machine's order of bytes cannot be used as it lies; lathe.nd.array(x) copies it"
+            )
         return NDArray(*_raw_of(x))
     if hasattr(x, "__dlpack__"):
         return from_dlpack(x)
-    raise error.TypeError(f"a {type(x).__name__} is not an array: wants an NDArray, a numpy array, or an object with __dlpack__")
+    raise error.TypeError(
+        f"a {type(x).__name__} is not an array: wants an NDArray, a numpy array, or an object with __dlpack__"
+    )
 
 
 numpyasarray = as_ndarray
@@ -348,7 +364,9 @@ def from_dlpack(dltensor: Any) -> NDArray:
     if hasattr(dltensor, "__dlpack_device__"):
         dev = dltensor.__dlpack_device__()
         if int(dev[0]) != 1:
-            raise error.UnsupportedError(f"from_dlpack: the tensor is on device type {int(dev[0])}; there is memory on cpu(0) only")
+            raise error.UnsupportedError(
+                f"from_dlpack: the tensor is on device type {int(dev[0])}; there is memory on cpu(0) only"
+            )
     if not hasattr(dltensor, "__dlpack__"):
         dltensor = _Capsule(dltensor)
     try:

@@ -26,10 +26,26 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
     out.append(struct.pack("<Q", len(arrays)))
     for name, a in arrays.items():
         if a.dtype == "string":
-            raise error.UnsupportedError(f"parameter '{name}' holds strings, which the format of parameters does not have")
+            raise error.UnsupportedError(
+                f"parameter '{name}' holds strings, which the format of parameters does not have"
+            )
         code, bits = storage(a.dtype)[1]
         data = np.ascontiguousarray(a._raw).tobytes()
-        out.append(struct.pack(f"<QQiiiBBH{a.ndim}qq", _ARRAY, 0, 1, 0, a.ndim, 1 if code == 6 else code, 1 if code == 6 else bits, 1, *a.shape, len(data)))
+        out.append(
+            struct.pack(
+                f"<QQiiiBBH{a.ndim}qq",
+                _ARRAY,
+                0,
+                1,
+                0,
+                a.ndim,
+                1 if code == 6 else code,
+                1 if code == 6 else bits,
+                1,
+                *a.shape,
+                len(data),
+            )
+        )
         out.append(data)
     return b"".join(out)
 
@@ -41,7 +57,9 @@ class _Reader:
     def take(self, n: int) -> memoryview:
         """The next n bytes."""
         if n < 0 or n > len(self.data) - self.at:
-            raise error.ParseError(f"the parameters end early: {n} bytes are wanted at {self.at}, there are {len(self.data)} in all")
+            raise error.ParseError(
+                f"the parameters end early: {n} bytes are wanted at {self.at}, there are {len(self.data)} in all"
+            )
         self.at += n
         return self.data[self.at - n : self.at]
 
@@ -61,7 +79,9 @@ def _read_array(r: _Reader) -> NDArray:
         if dtype == "string":
             raise KeyError(dtype)
     except KeyError:
-        raise error.ParseError(f"the parameters hold an array of dtype code {code} with {bits} bits, which is not known") from None
+        raise error.ParseError(
+            f"the parameters hold an array of dtype code {code} with {bits} bits, which is not known"
+        ) from None
     item = storage(dtype)[0].itemsize
     elements = 1
     for d in shape:

@@ -28,7 +28,9 @@ def _read(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError as e:
-        raise error.LatheError(f"a library that was loaded from '{path}' cannot be pickled without that file: {e.strerror}") from None
+        raise error.LatheError(
+            f"a library that was loaded from '{path}' cannot be pickled without that file: {e.strerror}"
+        ) from None
 
 
 def from_bytes(data: bytes, load: Callable[[str], T]) -> T:

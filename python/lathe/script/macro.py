@@ -49,7 +49,9 @@ class _Replace(ast.NodeTransformer):
         if new is None:
             return node
         if isinstance(node.ctx, ast.Store) and not isinstance(new, ast.Name):
-            raise error.ArgumentError(f"a macro assigns to its parameter '{node.id}', which is no name where the macro is used")
+            raise error.ArgumentError(
+                f"a macro assigns to its parameter '{node.id}', which is no name where the macro is used"
+            )
         new = copy.deepcopy(new)
         if isinstance(new, ast.Name):
             new.ctx = node.ctx
@@ -83,7 +85,9 @@ class Expander(ast.NodeTransformer):
         for name in sorted(own & self.taken):
             by[name] = self._fresh(name)
         self.taken |= own
-        for name in sorted(set().union(*(read_names(s) for s in macro.body)) - own - set(by) & set(macro.names) - {"T", "I", "tir"}):
+        for name in sorted(
+            set().union(*(read_names(s) for s in macro.body)) - own - set(by) & set(macro.names) - {"T", "I", "tir"}
+        ):
             if name not in by and name in macro.names and (macro.hygienic or name not in self.taken | set(self.values)):
                 by[name] = self._value(name, macro.names[name])
         body = [_Replace(by).visit(copy.deepcopy(s)) for s in macro.body]

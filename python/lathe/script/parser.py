@@ -20,7 +20,9 @@ from ..tir.function import PrimFunc
 from .macro import Expander, Macro
 
 
-def from_source(program: Union[str, Callable[..., Any], type], extra_vars: Optional[Dict[str, Any]] = None, **_kwargs: Any) -> Union[PrimFunc, IRModule]:
+def from_source(
+    program: Union[str, Callable[..., Any], type], extra_vars: Optional[Dict[str, Any]] = None, **_kwargs: Any
+) -> Union[PrimFunc, IRModule]:
     """A function or a module from its text, or from a Python function or class."""
     if isinstance(program, str):
         return parse_text(textwrap.dedent(program), None, 1, extra_vars or {})
@@ -34,7 +36,10 @@ parse = from_source
 def parse_text(text: str, file: Optional[str], line: int, values: Dict[str, Any]) -> Union[PrimFunc, IRModule]:
     """Parses text whose first line has the given number in the file."""
     names = [row for row in (_name_row(k, v) for k, v in values.items()) if row is not None]
-    is_module = re.search(r"^\s*class\s", text, re.MULTILINE) or len(re.findall(r"^(?:async\s+)?def\s", text, re.MULTILINE)) != 1
+    is_module = (
+        re.search(r"^\s*class\s", text, re.MULTILINE)
+        or len(re.findall(r"^(?:async\s+)?def\s", text, re.MULTILINE)) != 1
+    )
     return call("parse_module" if is_module else "parse_primfunc", text, file, line, names)
 
 
@@ -115,7 +120,9 @@ def _evaluate_closed(text: str, values: Dict[str, Any]) -> str:
         if isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)) and node.lineno == node.end_lineno:
             names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
             if names and names <= set(values) and not names & set(_LANGUAGE):
-                value = eval(compile(ast.Expression(node), "<script>", "eval"), dict(values))  # pylint: disable=eval-used
+                value = eval(
+                    compile(ast.Expression(node), "<script>", "eval"), dict(values)
+                )  # pylint: disable=eval-used
                 if _usable(value) is not None:
                     new = f"_python_{len(places)}"
                     values[new] = value
@@ -131,7 +138,9 @@ def _evaluate_closed(text: str, values: Dict[str, Any]) -> str:
     return b"".join(lines).decode()
 
 
-def _parse_source(obj: Any, text: str, file: str, line: int, indent: int, values: Dict[str, Any], frame: Any = None) -> Any:
+def _parse_source(
+    obj: Any, text: str, file: str, line: int, indent: int, values: Dict[str, Any], frame: Any = None
+) -> Any:
     scopes: List[Dict[str, Any]] = [values]
     for f in [obj] + ([v for v in vars(obj).values() if inspect.isfunction(v)] if isinstance(obj, type) else []):
         if inspect.isfunction(f):

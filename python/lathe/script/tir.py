@@ -60,7 +60,9 @@ class _Name:
     def _same(self, *_args: Any) -> "_Name":
         return self
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __neg__ = _same
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = (
+        __neg__
+    ) = _same
 
     def __repr__(self) -> str:
         return f"T.{self.__name__}"

@@ -5,12 +5,14 @@ from typing import Any
 from .. import error as _error
 from .. import tir as _tir
 from ..tir import (
-    abs, acos, acosh, add, all, any, argmax, argmin, asin, asinh, atan, atan2, atanh, ceil, ceildiv, clz, comm_reducer, const, copysign, cos, cosh,
-    decl_buffer, div, erf, exp, exp2, exp10, floor, floordiv, floormod, fma, fmod, hypot, if_then_else, indexdiv, indexmod, isfinite, isinf, isnan,
-    ldexp, likely, log, log1p, log2, log10, max_value, min_value, multiply, nearbyint, nextafter, popcount, power, prod, round, rsqrt, sigmoid, sin,
-    sinh, sqrt, subtract, sum, tan, tanh, trunc, truncdiv, truncmod,
-)
-from .operation import compute, create_prim_func, evaluate, extern, placeholder, reduce_axis, scan, size_var, tag_scope, thread_axis, var
+    abs, acos, acosh, add, all, any, argmax, argmin, asin, asinh, atan, atan2, atanh, ceil, ceildiv, clz,
+    comm_reducer, const, copysign, cos, cosh, decl_buffer, div, erf, exp, exp2, exp10, floor, floordiv, floormod,
+    fma, fmod, hypot, if_then_else, indexdiv, indexmod, isfinite, isinf, isnan, ldexp, likely, log, log1p, log2,
+    log10, max_value, min_value, multiply, nearbyint, nextafter, popcount, power, prod, round, rsqrt, sigmoid, sin,
+    sinh, sqrt, subtract, sum, tan, tanh, trunc, truncdiv, truncmod)
+from .operation import (
+    compute, create_prim_func, evaluate, extern, placeholder, reduce_axis, scan, size_var, tag_scope, thread_axis,
+    var)
 from .schedule import Schedule, Stage, create_schedule
 from .tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor, TensorSlice
 from .tensor_intrin import decl_tensor_intrin

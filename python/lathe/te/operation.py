@@ -66,7 +66,9 @@ class TagScope:
 
     def __enter__(self) -> "TagScope":
         if TagScope._open:
-            raise error.ArgumentError(f"tag_scope: a scope with the tag '{TagScope._open[-1].tag}' is open already; scopes do not nest")
+            raise error.ArgumentError(
+                f"tag_scope: a scope with the tag '{TagScope._open[-1].tag}' is open already; scopes do not nest"
+            )
         TagScope._open.append(self)
         return self
 
@@ -131,7 +133,9 @@ def compute(
 
 def _element(name: str, body: Any) -> PrimExpr:
     if isinstance(body, Tensor) and body.ndim:
-        raise error.TypeError(f"compute '{name}': the function returned the tensor '{body.name}'; it must return an element of it, {body.name}[i, …]")
+        raise error.TypeError(
+            f"compute '{name}': the function returned the tensor '{body.name}'; it must return an element of it, {body.name}[i, …]"
+        )
     return convert(body)
 
 
@@ -229,7 +233,11 @@ def extern(
     for t in inputs:
         if not isinstance(t, Tensor):
             raise error.TypeError(f"extern '{name}': inputs are tensors, not a {type(t).__name__}")
-    ins = list(as_tuple(in_buffers)) if in_buffers is not None else [decl_buffer(t.shape, t.dtype, t.op.name) for t in inputs]
+    ins = (
+        list(as_tuple(in_buffers))
+        if in_buffers is not None
+        else [decl_buffer(t.shape, t.dtype, t.op.name) for t in inputs]
+    )
     if len(ins) != len(inputs):
         raise error.ArgumentError(f"extern '{name}': {len(ins)} in_buffers for {len(inputs)} inputs")
     if out_buffers is not None:
@@ -242,7 +250,9 @@ def extern(
     if isinstance(body, PrimExpr):
         body = Evaluate(body)
     if not isinstance(body, Stmt):
-        raise error.TypeError(f"extern '{name}': the function must return a statement or a call, not a {type(body).__name__}")
+        raise error.TypeError(
+            f"extern '{name}': the function must return a statement or a call, not a {type(body).__name__}"
+        )
     return _outputs(call("te_extern", WORLD, name, tag, inputs, ins, outs, body, attrs_argument(attrs or {})))
 
 
@@ -300,7 +310,9 @@ def create_prim_func(ops: Sequence[Any], index_dtype_override: Optional[str] = N
     """The function that computes the outputs among ops; ops lists its parameters in
     order: placeholders, variables, results."""
     if index_dtype_override is not None:
-        raise error.UnsupportedError("create_prim_func: index_dtype_override is not supported; give the sizes the dtype that is wanted")
+        raise error.UnsupportedError(
+            "create_prim_func: index_dtype_override is not supported; give the sizes the dtype that is wanted"
+        )
     return call("te_create_prim_func", "main", te_args(as_tuple(ops), None))
 
 
@@ -317,7 +329,9 @@ def te_args(args: Sequence[Any], binds: Optional[Dict[Tensor, Buffer]]) -> List[
         elif isinstance(a, Buffer):
             owner = next((t for t, b in (binds or {}).items() if b.same_as(a)), None)
             if owner is None:
-                raise error.ArgumentError(f"the buffer '{a.name}' among the arguments is bound to no tensor; name it in binds")
+                raise error.ArgumentError(
+                    f"the buffer '{a.name}' among the arguments is bound to no tensor; name it in binds"
+                )
             out.append([owner, a])
         else:
             raise error.TypeError(f"an argument of a function is a tensor or a variable, not a {type(a).__name__}")
@@ -333,5 +347,16 @@ def evaluate(args: Sequence[Any], values: Sequence[Any]) -> None:
 
 
 __all__ = [
-    "Range", "compute", "create_prim_func", "evaluate", "extern", "placeholder", "reduce_axis", "scan", "size_var", "te_args", "thread_axis", "var",
+    "Range",
+    "compute",
+    "create_prim_func",
+    "evaluate",
+    "extern",
+    "placeholder",
+    "reduce_axis",
+    "scan",
+    "size_var",
+    "te_args",
+    "thread_axis",
+    "var",
 ]

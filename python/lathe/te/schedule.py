@@ -59,7 +59,9 @@ class Schedule(Object):
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Union[Operation, Tensor, Sequence[Any]]) -> Tensor:
         """A copy of the tensor in a scope, which the readers read instead."""
-        return call("te_schedule_cache_read", self, tensor, scope, [_operation("cache_read", r) for r in as_tuple(readers)])
+        return call(
+            "te_schedule_cache_read", self, tensor, scope, [_operation("cache_read", r) for r in as_tuple(readers)]
+        )
 
     @overload
     def cache_write(self, tensor: Tensor, scope: str) -> Tensor: ...
@@ -119,17 +121,23 @@ class Stage(Object):
 
     # ---- loops
 
-    def split(self, parent: IterVar, factor: Any = None, nparts: Any = None, disable_predication: bool = False) -> Tuple[IterVar, IterVar]:
+    def split(
+        self, parent: IterVar, factor: Any = None, nparts: Any = None, disable_predication: bool = False
+    ) -> Tuple[IterVar, IterVar]:
         """One loop becomes two: the inner of `factor` iterations, or the outer of
         `nparts`.  Returns (outer, inner)."""
         if disable_predication:
-            raise error.UnsupportedError("split: disable_predication is not supported; guards are removed where they can be proved")
+            raise error.UnsupportedError(
+                "split: disable_predication is not supported; guards are removed where they can be proved"
+            )
         if (factor is None) == (nparts is None):
             raise error.ArgumentError("split: give either factor or nparts")
         outer, inner = call("stage_split", self, _axis("split", parent), factor, nparts)
         return outer, inner
 
-    def tile(self, x_parent: IterVar, y_parent: IterVar, x_factor: Any, y_factor: Any) -> Tuple[IterVar, IterVar, IterVar, IterVar]:
+    def tile(
+        self, x_parent: IterVar, y_parent: IterVar, x_factor: Any, y_factor: Any
+    ) -> Tuple[IterVar, IterVar, IterVar, IterVar]:
         """Splits two loops and puts both outer ones first: (x_outer, y_outer, x_inner, y_inner)."""
         xo, xi = self.split(x_parent, factor=x_factor)
         yo, yi = self.split(y_parent, factor=y_factor)
@@ -162,7 +170,9 @@ class Stage(Object):
 
     def env_threads(self, threads: Any) -> None:
         """Not available."""
-        raise error.UnsupportedError("env_threads is not supported; bind the loops of the scan's update stage to threads instead")
+        raise error.UnsupportedError(
+            "env_threads is not supported; bind the loops of the scan's update stage to threads instead"
+        )
 
     # ---- where it is computed
 

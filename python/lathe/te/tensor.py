@@ -88,13 +88,19 @@ class Tensor(ExprOp, Object):
 
     def __call__(self, *indices: Any) -> PrimExpr:
         if len(indices) != self.ndim:
-            raise error.ShapeError(f"tensor '{self.name}' has {self.ndim} dimensions, {len(indices)} indices were given")
+            raise error.ShapeError(
+                f"tensor '{self.name}' has {self.ndim} dimensions, {len(indices)} indices were given"
+            )
         index = []
         for i in indices:
             if isinstance(i, slice):
-                raise error.TypeError(f"tensor '{self.name}': an element is read by one index for each dimension, not by a slice")
+                raise error.TypeError(
+                    f"tensor '{self.name}': an element is read by one index for each dimension, not by a slice"
+                )
             if not isinstance(i, (int, ExprOp)) and not hasattr(i, "__index__"):
-                raise error.TypeError(f"tensor '{self.name}': an index is an integer or an expression, not a {type(i).__name__}")
+                raise error.TypeError(
+                    f"tensor '{self.name}': an index is an integer or an expression, not a {type(i).__name__}"
+                )
             index.append(i)
         return call("te_read", WORLD, self, index)
 
@@ -102,12 +108,16 @@ class Tensor(ExprOp, Object):
         return TensorSlice(self, as_tuple(indices))
 
     def __iter__(self) -> Any:
-        raise error.TypeError(f"tensor '{self.name}' has no elements yet: iterate over an array, or over range(n) with tensor[i]")
+        raise error.TypeError(
+            f"tensor '{self.name}' has no elements yet: iterate over an array, or over range(n) with tensor[i]"
+        )
 
     def asobject(self) -> PrimExpr:
         """The element of a tensor without dimensions."""
         if self.ndim:
-            raise error.TypeError(f"tensor '{self.name}' has {self.ndim} dimensions: an expression reads an element, {self.name}[i, …]")
+            raise error.TypeError(
+                f"tensor '{self.name}' has {self.ndim} dimensions: an expression reads an element, {self.name}[i, …]"
+            )
         return self()
 
     def same_as(self, other: Any) -> bool:
@@ -118,11 +128,17 @@ class Tensor(ExprOp, Object):
         if not isinstance(other, Tensor):
             return EqualOp(self, other) if isinstance(other, ExprOp) else False
         if self.ndim == 0 and other.ndim == 0:
-            raise error.ArgumentError("== on tensors without dimensions may mean two things: use equal() for the values, same_as() for the tensors")
+            raise error.ArgumentError(
+                "== on tensors without dimensions may mean two things: use equal() for the values, same_as() for the tensors"
+            )
         return self.same_as(other)
 
     def __ne__(self, other: Any) -> Any:
-        return NotEqualOp(self, other) if isinstance(other, ExprOp) and not isinstance(other, Tensor) else not self == other
+        return (
+            NotEqualOp(self, other)
+            if isinstance(other, ExprOp) and not isinstance(other, Tensor)
+            else not self == other
+        )
 
     def __hash__(self) -> int:
         return Object.__hash__(self)

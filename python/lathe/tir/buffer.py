@@ -38,7 +38,9 @@ class Buffer(Object):
     def __getitem__(self, indices: Any) -> PrimExpr:
         index = [_index(i) for i in as_tuple(indices)]
         if any(isinstance(i, slice) for i in index):
-            raise error.UnsupportedError(f"buffer {self.name}: a slice with a step, or without both ends, is not an element")
+            raise error.UnsupportedError(
+                f"buffer {self.name}: a slice with a step, or without both ends, is not an element"
+            )
         return BufferLoad(self, index)
 
     def vload(self, begin: Any, dtype: Optional[str] = None) -> PrimExpr:
@@ -58,7 +60,14 @@ class Buffer(Object):
             index[-1] = Ramp(index[-1], 1, lanes // mine)
         return index
 
-    def access_ptr(self, access_mask: Union[int, str], ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0, extent: Any = None) -> PrimExpr:
+    def access_ptr(
+        self,
+        access_mask: Union[int, str],
+        ptr_type: str = "handle",
+        content_lanes: int = 1,
+        offset: Any = 0,
+        extent: Any = None,
+    ) -> PrimExpr:
         """A pointer into the buffer, for calls: access_mask is "r", "w" or "rw"."""
         if isinstance(access_mask, str):
             mask = sum({"r": Buffer.READ, "w": Buffer.WRITE}.get(ch, 0) for ch in access_mask)
@@ -74,7 +83,13 @@ class Buffer(Object):
                 extent = extent * n
         element = dtype if content_lanes == 1 else f"{dtype}x{content_lanes}"
         marker = call("call", WORLD, "type_annotation", element, [])
-        return call("call", WORLD, "tvm_access_ptr", ptr_type, [marker, self.data, convert(offset), convert(extent), convert(access_mask)])
+        return call(
+            "call",
+            WORLD,
+            "tvm_access_ptr",
+            ptr_type,
+            [marker, self.data, convert(offset), convert(extent), convert(access_mask)],
+        )
 
     def __str__(self) -> str:
         return f"{self.name}: Buffer(({', '.join(map(str, self.shape))}), {self.dtype})"
@@ -114,9 +129,13 @@ def decl_buffer(
     strides and elem_offset may hold variables: they are then read off the tensor
     that is bound to the buffer.  Without strides it is compact and row major."""
     if buffer_type not in ("", "default"):
-        raise error.UnsupportedError(f"decl_buffer: buffer_type '{buffer_type}' is not supported; broadcast in the compute instead")
+        raise error.UnsupportedError(
+            f"decl_buffer: buffer_type '{buffer_type}' is not supported; broadcast in the compute instead"
+        )
     if axis_separators:
-        raise error.UnsupportedError("decl_buffer: axis_separators are not supported; every buffer is flat memory in the end")
+        raise error.UnsupportedError(
+            "decl_buffer: axis_separators are not supported; every buffer is flat memory in the end"
+        )
     if offset_factor != 0 and elem_offset is None:
         elem_offset = Var(f"{name}_elem_offset", "int32")
     shape = list(as_tuple(shape))

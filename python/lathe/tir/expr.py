@@ -526,7 +526,9 @@ class Call(PrimExpr):
     """A call of an intrinsic."""
 
     def __init__(self, dtype: str, op: Any, args: Sequence[Any], span: Any = None):
-        self._adopt(call("call", WORLD, _op_name(op), str(dtype), [a if isinstance(a, str) else convert(a) for a in args]))
+        self._adopt(
+            call("call", WORLD, _op_name(op), str(dtype), [a if isinstance(a, str) else convert(a) for a in args])
+        )
 
     @property
     def op(self) -> "Op":
@@ -592,7 +594,14 @@ class Broadcast(PrimExpr):
 class CommReducer(Object):
     """A commutative, associative way to combine values."""
 
-    def __init__(self, lhs: Sequence[Var], rhs: Sequence[Var], result: Sequence[ExprLike], identity_element: Sequence[ExprLike], span: Any = None):
+    def __init__(
+        self,
+        lhs: Sequence[Var],
+        rhs: Sequence[Var],
+        result: Sequence[ExprLike],
+        identity_element: Sequence[ExprLike],
+        span: Any = None,
+    ):
         self._adopt(call("reducer", WORLD, "reducer", list(lhs), list(rhs), list(result), list(identity_element)))
 
     def _fields(self) -> List[Any]:
@@ -672,7 +681,9 @@ class IterVar(ExprOp, Object):
                 raise error.TypeError("an axis wants its domain as a Range or a pair (begin, end)")
             dom = Range(dom[0], dom[1])
         if iter_type not in self._kinds:
-            raise error.ArgumentError(f"an axis cannot be made with iter_type {iter_type}; that is what schedules are for")
+            raise error.ArgumentError(
+                f"an axis cannot be made with iter_type {iter_type}; that is what schedules are for"
+            )
         if not isinstance(var, Var):
             var = Var(str(var), "int32" if dom is None else dom.extent.dtype)
         lo, n = (None, None) if dom is None else (dom.min, dom.extent)

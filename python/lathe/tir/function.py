@@ -18,8 +18,15 @@ class PrimFunc(Object):
 
     params are variables, or buffers; buffer_map gives the buffer behind a handle."""
 
-    def __init__(self, params: Sequence[Any], body: Any, ret_type: Any = None, buffer_map: Optional[Dict[Var, Buffer]] = None,
-                 attrs: Optional[Dict[str, Any]] = None, span: Any = None):
+    def __init__(
+        self,
+        params: Sequence[Any],
+        body: Any,
+        ret_type: Any = None,
+        buffer_map: Optional[Dict[Var, Buffer]] = None,
+        attrs: Optional[Dict[str, Any]] = None,
+        span: Any = None,
+    ):
         by_var = buffer_map or {}
         resolved = [by_var.get(p, p) if isinstance(p, Var) else _as_buffer(p) for p in params]
         attrs = dict(attrs or {})
@@ -91,8 +98,10 @@ class PrimFunc(Object):
             if old is None:
                 raise error.ArgumentError(f"specialize: '{param.name}' is no buffer parameter of '{self.name}'")
             if len(old.shape) != len(value.shape) or old.dtype != value.dtype:
-                raise error.ShapeError(f"specialize: buffer '{old.name}' has {len(old.shape)} dimensions of {old.dtype}, the one given "
-                                       f"{len(value.shape)} of {value.dtype}")
+                raise error.ShapeError(
+                    f"specialize: buffer '{old.name}' has {len(old.shape)} dimensions of {old.dtype}, the one given "
+                    f"{len(value.shape)} of {value.dtype}"
+                )
             for a, b in zip(old.shape, value.shape):
                 if isinstance(a, Var):
                     give(a, b)
@@ -134,7 +143,9 @@ def interpreter_arg(a: Any, dtype: str) -> List[Any]:
     """An array or a scalar as the interpreters take it."""
     from ..runtime.ndarray import NDArray, as_ndarray
 
-    if isinstance(a, (int, float)) or (hasattr(a, "tolist") and getattr(a, "ndim", 1) == 0 and not isinstance(a, NDArray)):
+    if isinstance(a, (int, float)) or (
+        hasattr(a, "tolist") and getattr(a, "ndim", 1) == 0 and not isinstance(a, NDArray)
+    ):
         return [a, dtype]
     t = as_ndarray(a)
     return [t.data_address, t.dtype, list(t.shape), t.element_strides()]
@@ -169,7 +180,9 @@ class TensorIntrin(Object):
     def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> None:
         """Makes an intrinsic known by name, for `Schedule.tensorize`."""
         if name in TensorIntrin._registry and not override:
-            raise error.ArgumentError(f"tensor intrinsic '{name}' is registered already; pass override=True to replace it")
+            raise error.ArgumentError(
+                f"tensor intrinsic '{name}' is registered already; pass override=True to replace it"
+            )
         TensorIntrin._registry[name] = TensorIntrin(desc, impl, name)
 
     @staticmethod
@@ -187,7 +200,9 @@ class IndexMap:
 
     AXIS_SEPARATOR = "axis_separator"
 
-    def __init__(self, initial_indices: Sequence[Var], final_indices: Sequence[PrimExpr], inverse_index_map: Any = None):
+    def __init__(
+        self, initial_indices: Sequence[Var], final_indices: Sequence[PrimExpr], inverse_index_map: Any = None
+    ):
         self.initial_indices, self.final_indices = list(initial_indices), [convert(e) for e in final_indices]
 
     @staticmethod

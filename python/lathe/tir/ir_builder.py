@@ -76,7 +76,9 @@ class BufferVar:
         value = convert(value)
         element = call("dtype_fields", self._content_type)[0]
         if value.dtype != element and not op.is_const(value):
-            raise error.TypeError(f"store to '{self._buffer.name}': the buffer takes {element}, the value is {value.dtype}; cast it")
+            raise error.TypeError(
+                f"store to '{self._buffer.name}': the buffer takes {element}, the value is {value.dtype}; cast it"
+            )
         self._builder.emit(BufferStore(self._buffer, value, self._index(index)))
 
 
@@ -123,12 +125,16 @@ class IRBuilder:
         var = node.data if isinstance(node, Buffer) else node if isinstance(node, (Var, IterVar)) else None
         if isinstance(node, IterVar) and attr_key in ("thread_extent", "virtual_thread"):
             extent = convert(value)
-            self.emit(lambda body: call("stmt_for", WORLD, node.var, 0, extent, "thread_binding", node.thread_tag, body, None))
+            self.emit(
+                lambda body: call("stmt_for", WORLD, node.var, 0, extent, "thread_binding", node.thread_tag, body, None)
+            )
             return
         value = value if isinstance(value, str) else convert(value)
         self.emit(lambda body: call("stmt_attr", WORLD, var, attr_key, value, body))
 
-    def for_range(self, begin: Any, end: Any, name: str = "i", dtype: Optional[str] = None, kind: str = "serial") -> WithScope:
+    def for_range(
+        self, begin: Any, end: Any, name: str = "i", dtype: Optional[str] = None, kind: str = "serial"
+    ) -> WithScope:
         """for name in [begin, end): gives the loop's variable."""
         if name == "i":
             name = chr(ord(name) + self.nidx) if self.nidx < 3 else name + "_" + str(self.nidx - 3)
@@ -191,7 +197,9 @@ class IRBuilder:
         self.emit(lambda body: call("stmt_let", WORLD, var, value, body))
         return var
 
-    def allocate(self, dtype: str, shape: Any, name: str = "buf", axis_separators: Any = None, scope: str = "") -> BufferVar:
+    def allocate(
+        self, dtype: str, shape: Any, name: str = "buf", axis_separators: Any = None, scope: str = ""
+    ) -> BufferVar:
         """Memory that exists from here to the end of the scope."""
         buffer = decl_buffer(shape, dtype, name, scope=scope or "global", axis_separators=axis_separators)
         self.emit(lambda body: call("stmt_alloc", WORLD, buffer, body))

@@ -223,7 +223,9 @@ def isnullptr(x: Any, span: Any = None) -> PrimExpr:
     return call("binary", WORLD, "eq", reinterpret("uint64", x), const(0, "uint64"))
 
 
-def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce") -> Callable[..., Any]:
+def comm_reducer(
+    fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"
+) -> Callable[..., Any]:
     """A reducer of the user's own.
 
     fcombine(x, y) combines two values (tuples of values for a reduction of several
@@ -256,7 +258,9 @@ def _reduce_axis(name: str, a: Any) -> IterVar:
     return a
 
 
-def reduce_with(reducer: CommReducer, source: Sequence[Any], axes: Sequence[IterVar], where: Any, init: Any, several: bool) -> Any:
+def reduce_with(
+    reducer: CommReducer, source: Sequence[Any], axes: Sequence[IterVar], where: Any, init: Any, several: bool
+) -> Any:
     """The reduction expression, or a tuple of them for a reducer of several values."""
     inits = None if init is None else [convert(i) for i in as_tuple(init)]
     cond = None if where is None else convert(where)
@@ -343,7 +347,9 @@ def _packed_buffer(b: Any) -> PrimExpr:
     strides = call("call", WORLD, "tvm_stack_make_shape", "handle", list(b.strides)) if b.strides else const(0, "int32")
     marker = const(0, b.dtype)
     offset = b.elem_offset if b.elem_offset is not None else const(0, "int32")
-    return call("call", WORLD, "tvm_stack_make_array", "handle", [b.data, shape, strides, const(len(b.shape)), marker, offset])
+    return call(
+        "call", WORLD, "tvm_stack_make_array", "handle", [b.data, shape, strides, const(len(b.shape)), marker, offset]
+    )
 
 
 def type_annotation(dtype: str) -> PrimExpr:

@@ -18,7 +18,17 @@ from .expr import IterVar, convert
 from .function import IndexMap, PrimFunc, TensorIntrin
 from .trace import FIXED, ROWS, BlockRV, ExprRV, Instruction, InstructionKind, LoopRV, Param, Reader, Trace, flatten
 
-__all__ = ["BlockRV", "ExprRV", "Instruction", "InstructionKind", "LoopRV", "Schedule", "ScheduleError", "Trace", "primitives"]
+__all__ = [
+    "BlockRV",
+    "ExprRV",
+    "Instruction",
+    "InstructionKind",
+    "LoopRV",
+    "Schedule",
+    "ScheduleError",
+    "Trace",
+    "primitives",
+]
 
 
 @register_object("schedule")
@@ -50,7 +60,9 @@ def _refusal(kind: type) -> Type[ScheduleError]:
     """The ScheduleError that is an error of this kind too."""
     if kind not in _REFUSALS:
         same = issubclass(ScheduleError, kind)
-        _REFUSALS[kind] = ScheduleError if same else type("ScheduleError", (ScheduleError, kind), {"__module__": __name__})
+        _REFUSALS[kind] = (
+            ScheduleError if same else type("ScheduleError", (ScheduleError, kind), {"__module__": __name__})
+        )
     return _REFUSALS[kind]
 
 
@@ -66,12 +78,23 @@ class Schedule:
     and leaves everything as it was.  error_render_level: "fast" gives the reason, "detail" also the program with what
     is concerned underlined, "none" the primitive's name only.  The checks that debug_mask asks for always run."""
 
-    def __init__(self, mod: Union[IRModule, PrimFunc], *, seed: Optional[int] = None, debug_mask: Union[str, int] = "none",
-                 error_render_level: str = "fast", enable_check: bool = True):
+    def __init__(
+        self,
+        mod: Union[IRModule, PrimFunc],
+        *,
+        seed: Optional[int] = None,
+        debug_mask: Union[str, int] = "none",
+        error_render_level: str = "fast",
+        enable_check: bool = True,
+    ):
         if error_render_level not in _RENDER_LEVELS:
-            raise error.ArgumentError(f"Schedule: error_render_level is one of {', '.join(_RENDER_LEVELS)}, not {error_render_level!r}")
+            raise error.ArgumentError(
+                f"Schedule: error_render_level is one of {', '.join(_RENDER_LEVELS)}, not {error_render_level!r}"
+            )
         if not enable_check:
-            warnings.warn("Schedule: enable_check=False is ignored; what a primitive changes is always checked", stacklevel=2)
+            warnings.warn(
+                "Schedule: enable_check=False is ignored; what a primitive changes is always checked", stacklevel=2
+            )
         if isinstance(mod, PrimFunc):
             mod = IRModule({"main": mod})
         if not isinstance(mod, IRModule):
@@ -169,7 +192,9 @@ class Schedule:
     def get_sref(self, rand_var_or_stmt: Any) -> Any:
         """A block or loop is its own reference here: it stays valid while the statement exists."""
         if not isinstance(rand_var_or_stmt, (BlockRV, LoopRV)):
-            raise error.UnsupportedError("Schedule.get_sref: wants a block or loop of the schedule; get_block and get_loops give them")
+            raise error.UnsupportedError(
+                "Schedule.get_sref: wants a block or loop of the schedule; get_block and get_loops give them"
+            )
         self.get(rand_var_or_stmt)
         return rand_var_or_stmt
 
@@ -188,7 +213,9 @@ class Schedule:
         return out
 
     def _refused(self, primitive: str, args: List[Any], e: error.LatheError) -> ScheduleError:
-        marked = call("schedule_marked", self._sch, [rv for a in args for rv in flatten(a) if isinstance(rv, (BlockRV, LoopRV))])
+        marked = call(
+            "schedule_marked", self._sch, [rv for a in args for rv in flatten(a) if isinstance(rv, (BlockRV, LoopRV))]
+        )
         reason = e.message
         message = f"ScheduleError: in primitive '{primitive}' (not rendered)" if self._render == "none" else reason
         if self._render == "detail":

@@ -73,8 +73,17 @@ class ForKind(str, enum.Enum):
 class For(Stmt):
     """A loop.  kind is "serial", "parallel", "vectorized", "unrolled" or "thread_binding"."""
 
-    def __init__(self, loop_var: Var, min: Any, extent: Any, kind: Union[str, int], body: Stmt, thread_binding: Optional[Any] = None,
-                 annotations: Optional[Dict[str, Any]] = None, span: Any = None):
+    def __init__(
+        self,
+        loop_var: Var,
+        min: Any,
+        extent: Any,
+        kind: Union[str, int],
+        body: Stmt,
+        thread_binding: Optional[Any] = None,
+        annotations: Optional[Dict[str, Any]] = None,
+        span: Any = None,
+    ):
         tag = thread_binding.thread_tag if isinstance(thread_binding, IterVar) else thread_binding
         annots = [[k, v] for k, v in (annotations or {}).items()]
         self._adopt(call("stmt_for", WORLD, loop_var, min, extent, ForKind(kind).value, tag, body, annots))
@@ -159,7 +168,11 @@ class AttrStmt(Stmt):
 
     def __init__(self, node: Any, attr_key: str, value: Any, body: Stmt, span: Any = None):
         var = node if isinstance(node, (Var, IterVar)) else getattr(node, "data", None)  # of a buffer
-        self._adopt(call("stmt_attr", WORLD, var, attr_key, value if isinstance(value, (str, PrimExpr)) else convert(value), body))
+        self._adopt(
+            call(
+                "stmt_attr", WORLD, var, attr_key, value if isinstance(value, (str, PrimExpr)) else convert(value), body
+            )
+        )
 
     node = _field(0, "what it is about, or None")
     attr_key = _field(1, "its key")
@@ -205,7 +218,9 @@ class Block(Stmt):
         return [row[4] for row in self._fields()[1]]
 
     def _regions(self, i: int) -> List[BufferRegion]:
-        return [BufferRegion(b, [Range.from_min_extent(a, n) for a, n in zip(lo, ext)]) for b, lo, ext in self._fields()[i]]
+        return [
+            BufferRegion(b, [Range.from_min_extent(a, n) for a, n in zip(lo, ext)]) for b, lo, ext in self._fields()[i]
+        ]
 
     @property
     def reads(self) -> List[BufferRegion]:

@@ -101,7 +101,9 @@ FIXED: Dict[str, Dict[str, Any]] = {
 }
 
 #: name, parameters, result and doc of each primitive.
-ROWS: List[Tuple[str, List[Param], str, str]] = [(name, parse_params(args), result, doc) for name, args, result, doc in call("primitives")]
+ROWS: List[Tuple[str, List[Param], str, str]] = [
+    (name, parse_params(args), result, doc) for name, args, result, doc in call("primitives")
+]
 _PARAMS: Dict[str, List[Param]] = {row[0]: row[1] for row in ROWS}
 
 
@@ -128,7 +130,9 @@ class InstructionKind:
     def get(name: str) -> "InstructionKind":
         """The kind with this name."""
         if name not in InstructionKind._all:
-            raise error.ArgumentError(f"there is no instruction '{name}'; there are {', '.join(sorted(InstructionKind._all))}")
+            raise error.ArgumentError(
+                f"there is no instruction '{name}'; there are {', '.join(sorted(InstructionKind._all))}"
+            )
         return InstructionKind._all[name]
 
     def __repr__(self) -> str:
@@ -182,7 +186,9 @@ class Instruction:
     def text(self, names: "_Names", decision: Any = None, skip: Sequence[str] = ()) -> str:
         """The call as a line of Python."""
         by_position, by_name = self.arguments(decision)
-        args = [names.value(v) for v in by_position] + [f"{k}={names.value(v)}" for k, v in by_name.items() if k not in skip]
+        args = [names.value(v) for v in by_position] + [
+            f"{k}={names.value(v)}" for k, v in by_name.items() if k not in skip
+        ]
         line = f"sch.{self.kind.primitive}({', '.join(args)})"
         if not self.outputs:
             return line
@@ -324,8 +330,10 @@ class Trace:
         insts = self._upto_postproc(remove_postproc)
         functions = {inst.attrs[1] for inst in insts if inst.kind.name == "GetBlock" and len(inst.attrs) > 1}
         if len(functions) > 1:
-            raise error.UnsupportedError(f"a trace over several functions ({', '.join(sorted(map(str, functions)))}) is not replayed; "
-                                         "replay one function's at a time")
+            raise error.UnsupportedError(
+                f"a trace over several functions ({', '.join(sorted(map(str, functions)))}) is not replayed; "
+                "replay one function's at a time"
+            )
         for name in functions:
             if name is not None and name != sch.func_working_on and name in sch.mod:
                 sch.work_on(name)
@@ -343,7 +351,10 @@ class Trace:
         sch._replay("\n".join(lines))
 
     def __str__(self) -> str:
-        return "\n".join(["# from tvm import tir", "def apply_trace(sch: tir.Schedule) -> None:"] + [f"  {x}" for x in self.as_python() or ["pass"]])
+        return "\n".join(
+            ["# from tvm import tir", "def apply_trace(sch: tir.Schedule) -> None:"]
+            + [f"  {x}" for x in self.as_python() or ["pass"]]
+        )
 
     __repr__ = __str__
 
@@ -443,7 +454,12 @@ class Reader:
         """For a copy of the schedule, whose trace is text."""
         self.trace(text)
         new = Reader(self.func_name)
-        new.insts, new.decisions, new.known, new.given = list(self.insts), dict(self.decisions), dict(self.known), list(self.given)
+        new.insts, new.decisions, new.known, new.given = (
+            list(self.insts),
+            dict(self.decisions),
+            dict(self.known),
+            list(self.given),
+        )
         return new
 
     def trace(self, text: str) -> Trace:

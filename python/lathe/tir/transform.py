@@ -17,7 +17,9 @@ __all__ = ["Apply", "PrimFuncPass", "prim_func_pass"]
 
 def _factory(name: str, row: str) -> Callable[..., PrimFuncPass]:
     def make() -> PrimFuncPass:
-        return PrimFuncPass(lambda f, _mod, _ctx: call("lower_transform", f, resolve(None)._h, name), PassInfo(0, f"tir.{name}", []))
+        return PrimFuncPass(
+            lambda f, _mod, _ctx: call("lower_transform", f, resolve(None)._h, name), PassInfo(0, f"tir.{name}", [])
+        )
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"The pass {row} of lowering, alone."
@@ -39,4 +41,6 @@ def Apply(ftransform: Callable[[PrimFunc], PrimFunc]) -> PrimFuncPass:  # pylint
 def __getattr__(name: str) -> Any:
     if name.startswith("_") or not name[:1].isupper():
         raise AttributeError(name)
-    raise error.UnsupportedError(f"tir.transform.{name} is not there; there are {', '.join(names)}, and lathe.lower runs every pass in order")
+    raise error.UnsupportedError(
+        f"tir.transform.{name} is not there; there are {', '.join(names)}, and lathe.lower runs every pass in order"
+    )

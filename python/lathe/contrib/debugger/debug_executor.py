@@ -55,7 +55,9 @@ class Report:
         lines = [f"{'node':<40} {'us':>10} {'share':>7}  {'shape':<22} {'implementation':<20} operators"]
         for r in rows:
             shape = " ".join("x".join(map(str, s)) or "scalar" for s in r.shapes)
-            lines.append(f"{r.node.name[:40]:<40} {r.seconds * 1e6:>10.1f} {r.seconds / total:>7.1%}  {shape[:22]:<22} {r.node.impl[:20]:<20} {r.node.source}")
+            lines.append(
+                f"{r.node.name[:40]:<40} {r.seconds * 1e6:>10.1f} {r.seconds / total:>7.1%}  {shape[:22]:<22} {r.node.impl[:20]:<20} {r.node.source}"
+            )
         if col_sums:
             lines.append(f"{'all':<40} {self.seconds * 1e6:>10.1f} {1:>7.1%}")
         return "\n".join(lines)
@@ -107,7 +109,10 @@ class GraphModuleDebug(graph_executor.GraphModule):
         for k, (node, outs) in enumerate(self._outputs):
             name = re.sub(r"[^\w.-]", "_", self._nodes[node].name)
             for i, a in enumerate(outs):
-                np.save(self._dump_root / f"{k:04d}_{name}__{i}.npy", np.asarray(a.numpy(), dtype=None if a.dtype != "bfloat16" else "float32"))
+                np.save(
+                    self._dump_root / f"{k:04d}_{name}__{i}.npy",
+                    np.asarray(a.numpy(), dtype=None if a.dtype != "bfloat16" else "float32"),
+                )
         (self._dump_root / "nodes.txt").write_text(self.report.table(sort=False) + "\n")
 
     def profile(self, collectors: Any = None, **input_dict: Any) -> Report:
@@ -146,12 +151,18 @@ class GraphModuleDebug(graph_executor.GraphModule):
             self.set_input(**input_dict)
         compiled = self._executor._model._keep
         if not isinstance(compiled, _Compiled):
-            raise error.UnsupportedError("compare: a model that was loaded from a file has no graph; compare the one it was exported from")
+            raise error.UnsupportedError(
+                "compare: a model that was loaded from a file has no graph; compare the one it was exported from"
+            )
         arrays = [self._executor.get_input(i) for i in range(len(self._executor.inputs))]
-        agree, sentence = call("compiled_compare", compiled, [ctypes.addressof(a.rt_tensor()) for a in arrays], float(rtol), float(atol))
+        agree, sentence = call(
+            "compiled_compare", compiled, [ctypes.addressof(a.rt_tensor()) for a in arrays], float(rtol), float(atol)
+        )
         return agree, sentence
 
 
 def create(graph_json_str: Any, libmod: Any, device: Any = None, dump_root: Optional[str] = None) -> GraphModuleDebug:
     """A debug executor of a compiled library; the graph is part of it."""
-    return GraphModuleDebug(libmod["default"](*([device] if device is not None else [])), device, graph_json_str, dump_root)
+    return GraphModuleDebug(
+        libmod["default"](*([device] if device is not None else [])), device, graph_json_str, dump_root
+    )

@@ -106,7 +106,12 @@ class DFPattern:
 
         return rewrite(_Callback(), expr)
 
-    def partition(self, expr: RelayExpr, attrs: Optional[Dict[str, Any]] = None, check: Optional[Callable[[RelayExpr], bool]] = None) -> RelayExpr:
+    def partition(
+        self,
+        expr: RelayExpr,
+        attrs: Optional[Dict[str, Any]] = None,
+        check: Optional[Callable[[RelayExpr], bool]] = None,
+    ) -> RelayExpr:
         """Each match becomes a function of its own, marked PartitionedFromPattern, if check agrees."""
         fn = _function(lambda node, _pairs: bool(check(node))) if check is not None else None
         address = ctypes.cast(fn, ctypes.c_void_p).value if fn is not None else None
@@ -321,7 +326,12 @@ def rewrite(callbacks: Any, expr: RelayExpr, mod: Any = None) -> RelayExpr:
     return call("pattern_rewrite", WORLD, expr, rules)
 
 
-def partition(pattern: DFPattern, expr: RelayExpr, attrs: Optional[Dict[str, Any]] = None, check: Optional[Callable[[RelayExpr], bool]] = None) -> RelayExpr:
+def partition(
+    pattern: DFPattern,
+    expr: RelayExpr,
+    attrs: Optional[Dict[str, Any]] = None,
+    check: Optional[Callable[[RelayExpr], bool]] = None,
+) -> RelayExpr:
     """See DFPattern.partition."""
     return pattern.partition(expr, attrs, check)
 

@@ -38,13 +38,19 @@ def from_onnx(
     they are parameters and come in the dictionary.  Types are the model's: dtype and
     convert_config, which TVM needs, change nothing."""
     if export_node_renamed_model_path is not None:
-        raise error.UnsupportedError("from_onnx: export_node_renamed_model_path is not supported; a node without a name goes by its first output")
+        raise error.UnsupportedError(
+            "from_onnx: export_node_renamed_model_path is not supported; a node without a name goes by its first output"
+        )
     mod, params, _ = import_onnx(model, shape, opset, not freeze_params, external_data_root)
     return mod, params
 
 
 def import_onnx(
-    model: Any, shape: Optional[Dict[str, Any]] = None, opset: Optional[int] = None, keep_params: bool = False, external_data_root: Optional[str] = None
+    model: Any,
+    shape: Optional[Dict[str, Any]] = None,
+    opset: Optional[int] = None,
+    keep_params: bool = False,
+    external_data_root: Optional[str] = None,
 ) -> Tuple[IRModule, Dict[str, Any], ImportReport]:
     """The same with the import report."""
     path: Optional[str] = None
@@ -57,10 +63,14 @@ def import_onnx(
         data = model.SerializeToString()
     else:
         raise error.TypeError(f"from_onnx takes an onnx model, its bytes or a path, not a {type(model).__name__}")
-    shapes: List[Any] = [[name, [d if isinstance(d, int) and d >= 0 else None for d in dims]] for name, dims in (shape or {}).items()]
+    shapes: List[Any] = [
+        [name, [d if isinstance(d, int) and d >= 0 else None for d in dims]] for name, dims in (shape or {}).items()
+    ]
     buffer = ctypes.create_string_buffer(data, len(data)) if data is not None else None
     address = ctypes.addressof(buffer) if buffer is not None else None
     size = len(data) if data is not None else None
-    mod, ops, folded, weights, values = call("onnx_import", address, size, path, shapes, external_data_root, opset, keep_params)
+    mod, ops, folded, weights, values = call(
+        "onnx_import", address, size, path, shapes, external_data_root, opset, keep_params
+    )
     params = {name: copy_memory(at, n, dt, dims) for name, at, n, dt, dims in values}
     return mod, params, ImportReport(dict(map(tuple, ops)), folded, weights)
