@@ -110,7 +110,8 @@ def random_feeds(path, seed):
 
 
 def same_answer(found, wanted, name="", fast=False):
-    """None, or what is wrong.  Who computes in reduced precision is held to that precision's bound and to the same largest element."""
+    """None, or what is wrong.  Who computes in reduced precision is held to that precision's bound and to the same
+    largest element."""
     error = peers.relative_error(found, wanted)
     if fast and (name == "Lathe" or peers.Peer.half):
         return peers.wrong_when_fast(found, wanted)

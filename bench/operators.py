@@ -124,7 +124,8 @@ class Case:
 
 
 def constants(graph):
-    """Values of constants: None where they are large, or computed from other constants (weights that are sliced or joined)."""
+    """Values of constants: None where they are large, or computed from other constants (weights that are sliced or
+    joined)."""
     found = {}
     for t in graph.initializer:
         stored = t.data_location != TensorProto.EXTERNAL

@@ -16,7 +16,8 @@ PAIR = "(float32, Tensor[(n), float32])"
 
 
 class Program:
-    """Types by letter: s scalar, v vector, p a pair of both, l list of scalars, o option of pairs, f function of scalars,
+    """Types by letter: s scalar, v vector, p a pair of both, l list of scalars, o option of pairs, f function of
+    scalars,
     g function of pairs."""
 
     def __init__(self, seed):

@@ -157,9 +157,9 @@ def test_no_winograd():
 
 
 def test_winograd_with_its_weight_as_it_is():
-    """In a network that computes long beside it, a weight that would be four times as large is transformed in every run, on processors
-    whose multiply-adds take a lane; which (test_choice.c says so for known ones) is the target's matter, the answer is not.
-    """
+    """In a network that computes long beside it, a weight that would be four times as large is transformed in every
+    run, on processors
+    whose multiply-adds take a lane; which (test_choice.c says so for known ones) is the target's matter, the answer is not."""
     nodes = [
         helper.make_node("Conv", ["x", "v"], ["c"], strides=[2, 2], pads=[3, 3, 3, 3]),
         helper.make_node("MaxPool", ["c"], ["p"], kernel_shape=[4, 4], strides=[4, 4]),
@@ -173,7 +173,8 @@ def test_winograd_with_its_weight_as_it_is():
 
 
 def test_one_tap_alone_keeps_its_layout():
-    """Nothing brings data into blocks and back for one convolution, with what stands behind it in the same kernel; two keep blocks."""
+    """Nothing brings data into blocks and back for one convolution, with what stands behind it in the same kernel; two
+    keep blocks."""
     w, b = drawn((64, 16, 1, 1)), drawn((64,))
     conv = helper.make_node("Conv", ["x", "w", "b"], ["c"])
     one = [conv, helper.make_node("Sigmoid", ["c"], ["s"]), helper.make_node("Mul", ["c", "s"], ["y"])]
@@ -216,7 +217,8 @@ def test_depthwise_alone_keeps_its_layout(data, kernel, attributes, cores):
     ],
 )
 def test_stem_alone_keeps_its_layout(data, weight, attributes, cores):
-    """Few input channels in planes with zeros around them, tiles of output channels by rows; two convolutions keep blocks."""
+    """Few input channels in planes with zeros around them, tiles of output channels by rows; two convolutions keep
+    blocks."""
     nodes = [
         helper.make_node("Conv", ["x", "w", "b"], ["c"], **attributes),
         helper.make_node("HardSwish", ["c"], ["y"]),
@@ -298,7 +300,8 @@ def test_one_tap_for_many_threads(data, weight):
 
 @pytest.mark.parametrize("cores", [2, 3, 16])
 def test_bands_that_do_not_go_round(cores):
-    """Panels of five tiles, more than the second-level cache has room for: threads share the output channels of each band."""
+    """Panels of five tiles, more than the second-level cache has room for: threads share the output channels of each
+    band."""
     nodes = [
         helper.make_node("Conv", ["x", "w", "b"], ["c"], strides=[2, 2], pads=[1, 1, 1, 1]),
         helper.make_node("Relu", ["c"], ["y"]),

@@ -102,7 +102,8 @@ def test_instructions(rng):
 
 
 def test_pairs_where_they_pay(rng):
-    """Sapphire Rapids begins products of pairs half as often as multiply-adds: only what waits for its weights takes them."""
+    """Sapphire Rapids begins products of pairs half as often as multiply-adds: only what waits for its weights takes
+    them."""
     weight = const(rng, 512, 512)
     for rows, pairs in ((128, False), (4, True)):
         x = relay.var("x", shape=(rows, 512))
@@ -117,7 +118,8 @@ def dense(rng, rows, depth, columns):
 
 
 def test_blocks_where_they_pay(rng):
-    """Three rows at least want bfmmla, fewer wait for their weights; Ampere-1 begins it half as often as bfdot, whose two products in a lane are then as fast."""
+    """Three rows at least want bfmmla, fewer wait for their weights; Ampere-1 begins it half as often as bfdot, whose
+    two products in a lane are then as fast."""
     for cpu, rows, blocks in (
         ("neoverse-v1", 128, True),
         ("neoverse-v1", 3, True),

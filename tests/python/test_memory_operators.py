@@ -178,7 +178,8 @@ def test_elements_repeated(rng, factor):
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("factor", [2, 4, 8])
 def test_shrunk(rng, target, factor):
-    """Linear between the two rows and the two columns in the middle of each square: rows are put together first, where columns are picked from them."""
+    """Linear between the two rows and the two columns in the middle of each square: rows are put together first, where
+    columns are picked from them."""
     x, a = inputs(rng, "float32", (1, 3, 16 * factor, 19 * factor))
     got = compiled(relay.image.resize2d(x[0], (16, 19), method="linear", coordinate_transformation_mode="half_pixel"), x, a, target)
     middle = a[0].reshape(1, 3, 16, factor, 19, factor)[:, :, :, factor // 2 - 1:factor // 2 + 1, :, factor // 2 - 1:factor // 2 + 1]

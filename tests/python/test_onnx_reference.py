@@ -280,7 +280,8 @@ def test_narrow_integers(dtype, values, raw, target):
 @pytest.mark.parametrize("target", ["llvm", "c"])
 @pytest.mark.parametrize("raw", [True, False])
 def test_floats_of_four_bits(target, raw):
-    """Weights of float4 with a scale for each block, and rounding to them: the largest is 6, ties go to even, NaN is 0."""
+    """Weights of float4 with a scale for each block, and rounding to them: the largest is 6, ties go to even, NaN is
+    0."""
     np_dtype = helper.tensor_dtype_to_np_dtype(TensorProto.FLOAT4E2M1)
     weights = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.5, -6, 2, 3], "float32").reshape(2, 6)
     w = (

@@ -491,7 +491,8 @@ def test_te_stage_of_another_schedule():
 
 
 def test_prefetch_of_a_window_that_begins_before_the_buffer():
-    """What is read straight ahead is fetched without a guard, but not where the first step reads before the first element."""
+    """What is read straight ahead is fetched without a guard, but not where the first step reads before the first
+    element."""
     n = 64
     A = te.placeholder((n,), name="A")
     k = te.reduce_axis((0, 3), name="k")

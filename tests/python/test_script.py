@@ -186,7 +186,8 @@ def test_schedule_of_a_script(rng):
 
 
 def test_functions_abreast(target, rng):
-    """Stores of a long function side by side: each reads what was there before it, also where an earlier one has written."""
+    """Stores of a long function side by side: each reads what was there before it, also where an earlier one has
+    written."""
 
     @T.prim_func
     def apart(A: T.Buffer((56,), "float32"), B: T.Buffer((56,), "float32")):

@@ -379,7 +379,8 @@ class Object:
             _context.release(self._kind, handle)
 
     def _adopt(self, other: "Object") -> None:
-        """Takes over the handle of a fresh result: how constructors work.  What was made may be simpler than what was asked
+        """Takes over the handle of a fresh result: how constructors work.  What was made may be simpler than what was
+        asked
         for (a conversion to the same dtype is the value itself): the class follows it."""
         self._h, self._kind, self._detail = other._h, other._kind, other._detail
         other._h = None

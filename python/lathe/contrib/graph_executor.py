@@ -46,7 +46,8 @@ class GraphModule:
         self.module, self._executor = module, executor
 
     def set_input(self, key: Union[None, int, str] = None, value: Any = None, **params: Any) -> None:
-        """Sets one input by name or number, or several by keyword.  A numpy array of floats of another size is converted, as
+        """Sets one input by name or number, or several by keyword.  A numpy array of floats of another size is
+        converted, as
         TVM does."""
         if key is not None:
             self._set(key, value)
@@ -60,7 +61,8 @@ class GraphModule:
         self._executor.set_input(key, value)
 
     def set_input_zero_copy(self, key: Union[None, int, str] = None, value: Any = None, **params: Any) -> None:
-        """Binds inputs to the memory of these arrays: what is written into them later is seen by the next run.  They must
+        """Binds inputs to the memory of these arrays: what is written into them later is seen by the next run.  They
+        must
         be compact, of the input's dtype and shape; otherwise this is refused."""
         if key is not None:
             self._executor.set_input_view(key, value)
@@ -109,7 +111,8 @@ class GraphModule:
         return {p.name: p.shape for p in self._executor.inputs}, {p.name: p.dtype for p in self._executor.inputs}
 
     def load_params(self, params_bytes: bytes) -> None:
-        """Sets the inputs of these names (the bytes are relay.save_param_dict's).  Parameters that were bound at compile time
+        """Sets the inputs of these names (the bytes are relay.save_param_dict's).  Parameters that were bound at
+        compile time
         are part of the model and cannot be set."""
         for name, value in self._params(params_bytes).items():
             self._executor.set_input(name, value)
@@ -124,7 +127,8 @@ class GraphModule:
         return params
 
     def share_params(self, other: "GraphModule", params_bytes: bytes) -> None:
-        """Inputs of these names lie in the same memory as the other executor's.  Weights bound at compile time are shared by
+        """Inputs of these names lie in the same memory as the other executor's.  Weights bound at compile time are
+        shared by
         all executors of a model anyway."""
         for name in self._params(params_bytes):
             i = other._executor.input_index(name)

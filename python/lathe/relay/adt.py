@@ -73,7 +73,8 @@ class TypeCall(Type):
 
 @register_object("node", "ctor")
 class Constructor(RelayExpr):
-    """A constructor of a data type; called it gives a value of the type.  One that is made here takes part in expressions
+    """A constructor of a data type; called it gives a value of the type.  One that is made here takes part in
+    expressions
     once relay.TypeData has put it into its type."""
 
     def __init__(self, name_hint: str, inputs: Sequence[Type], belong_to: GlobalTypeVar):
