@@ -146,7 +146,7 @@ typedef struct Probe {
   double seconds, rate; /* operations or bytes a second, in billions */
 } Probe;
 
-#define SLICE ((size_t)1 << 20)  /* read in one sample */
+#define SLICE ((size_t)1 << 20) /* read in one sample */
 
 /* Reads n bytes; the sum keeps the loads. */
 static uint64_t read_slice(const uint64_t *p, size_t n)
