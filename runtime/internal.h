@@ -17,18 +17,9 @@ enum { RT_MAX_THREADS = 1024, RT_ALIGN = 64 };
     if (code_ != LATHE_RT_OK) return code_; \
   } while (0)
 
-/* Writes the sentence and gives the code back: return rt_fail(err, …). */
-__attribute__((format(printf, 3, 4))) static inline LatheRtCode rt_fail(LatheRtError *err, LatheRtCode code,
-                                                                        const char *fmt, ...)
-{
-  if (err) {
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(err->text, sizeof err->text, fmt, ap);
-    va_end(ap);
-  }
-  return code;
-}
+/* fail.c: writes the sentence and gives the code back: return rt_fail(err, …). */
+__attribute__((format(printf, 3, 4), cold)) LatheRtCode rt_fail(LatheRtError *err, LatheRtCode code, const char *fmt,
+                                                                ...);
 
 /* What went wrong inside a running kernel.  LatheRtCalls.user points to one; the
  * first failure, on whatever thread, keeps the place. */
@@ -39,13 +30,7 @@ typedef struct CallState {
   struct Heap *device; /* where launches go; NULL: nowhere */
 } CallState;
 /* The place for the sentence, or NULL when another failure has it. */
-static inline LatheRtError *rt_call_failed(const LatheRtCalls *calls, LatheRtCode code)
-{
-  CallState *state = calls ? calls->user : NULL;
-  if (!state || atomic_exchange(&state->taken, 1)) return NULL;
-  state->code = code;
-  return &state->error;
-}
+LatheRtError *rt_call_failed(const LatheRtCalls *calls, LatheRtCode code);
 
 /* tensor.c */
 bool rt_round_up(size_t n, size_t align, size_t *out); /* false: overflow */

@@ -257,6 +257,11 @@ void rt_object_disown(LatheRtObject *); /* its executor ends */
 
 /* ---- scalar.c --------------------------------------------------------------------------- */
 
+/* What a step takes from the stack and gives: I int, F float. */
+typedef struct ExprOpRow {
+  char takes[4], gives;
+} ExprOpRow;
+extern const ExprOpRow rt_expr_ops[XO_COUNT];
 LatheRtCode rt_expr_eval(const ModelExpr *, const Value *reg, const Scalar *scalar, Scalar *out, LatheRtError *);
 
 /* ---- executor.c, vm.c ------------------------------------------------------------------------ */

@@ -382,15 +382,6 @@ static void read_strings(Reader *r)
 
 /* ---- expressions --------------------------------------------------------------------------- */
 
-static const struct {
-  const char *takes;
-  char gives;
-} expr_ops[XO_COUNT] = {
-#define X(id, takes, gives) [id] = {takes, gives},
-  MODEL_EXPR_OPS(X)
-#undef X
-};
-
 /* What the stack holds, one letter a value. */
 typedef struct Stack {
   int n;
@@ -402,7 +393,7 @@ static void read_step(Reader *r, const ModelFunc *f, Stack *stack, ExprStep *s)
   s->op = u8(r);
   if (ok(r) && s->op >= XO_COUNT) bad(r, "expression step %u", s->op);
   if (!ok(r)) return;
-  char gives = expr_ops[s->op].gives;
+  char gives = rt_expr_ops[s->op].gives;
   if (s->op == XO_INT) s->value.i = i64(r);
   if (s->op == XO_FLOAT) s->value.f = f64(r);
   if (s->op == XO_SCALAR) {
@@ -413,7 +404,7 @@ static void read_step(Reader *r, const ModelFunc *f, Stack *stack, ExprStep *s)
     s->a = index_of(r, f->nreg, "register");
     s->b = index_of(r, s->op == XO_DIM ? LATHE_RT_MAX_RANK : INT32_MAX, "element");
   }
-  const char *takes = expr_ops[s->op].takes;
+  const char *takes = rt_expr_ops[s->op].takes;
   int n = (int)strlen(takes);
   if (stack->n < n || (n && memcmp(stack->kind + stack->n - n, takes, (size_t)n) != 0))
     bad(r, "an expression whose step %u finds the wrong values", s->op);

@@ -182,8 +182,8 @@ static void float_step(uint8_t op, Scalar *a)
   }
 }
 
-static const char *const operands[XO_COUNT] = {
-#define X(id, takes, gives) [id] = takes,
+const ExprOpRow rt_expr_ops[XO_COUNT] = {
+#define X(id, takes, gives) [id] = {takes, gives},
   MODEL_EXPR_OPS(X)
 #undef X
 };
@@ -202,7 +202,7 @@ LatheRtCode rt_expr_eval(const ModelExpr *e, const Value *reg, const Scalar *sca
     case XO_ELEM:
     case XO_ELEM_FLOAT: RT_TRY(read_register(s, reg, &stack[n++], err)); break;
     default: {
-      const char *takes = operands[s->op];
+      const char *takes = rt_expr_ops[s->op].takes;
       int k = (int)strlen(takes);
       n -= k;
       for (int j = k; j < 3; j++) stack[n + j].i = 0;

@@ -34,24 +34,25 @@ size_t rt_dtype_bytes(LatheRtDType t)
 
 void rt_dtype_name(LatheRtDType t, char *out, size_t n)
 {
-  static const char *const kinds[] = {"int",
-                                      "uint",
-                                      "float",
-                                      "handle",
-                                      "bfloat",
-                                      "complex",
-                                      "bool",
-                                      "float8_e3m4",
-                                      "float8_e4m3",
-                                      "float8_e4m3b11fnuz",
-                                      "float8_e4m3fn",
-                                      "float8_e4m3fnuz",
-                                      "float8_e5m2",
-                                      "float8_e5m2fnuz",
-                                      "float8_e8m0fnu",
-                                      "float6_e2m3fn",
-                                      "float6_e3m2fn",
-                                      "float4_e2m1fn"};
+  /* 20 letters each: pointers would be four times as long in the file */
+  static const char kinds[][20] = {"int",
+                                   "uint",
+                                   "float",
+                                   "handle",
+                                   "bfloat",
+                                   "complex",
+                                   "bool",
+                                   "float8_e3m4",
+                                   "float8_e4m3",
+                                   "float8_e4m3b11fnuz",
+                                   "float8_e4m3fn",
+                                   "float8_e4m3fnuz",
+                                   "float8_e5m2",
+                                   "float8_e5m2fnuz",
+                                   "float8_e8m0fnu",
+                                   "float6_e2m3fn",
+                                   "float6_e3m2fn",
+                                   "float4_e2m1fn"};
   enum { BOOL = 6, NKINDS = sizeof kinds / sizeof *kinds };
   char lanes[16] = "";
   if (t.lanes != 1) snprintf(lanes, sizeof lanes, "x%u", t.lanes);
@@ -135,7 +136,7 @@ void rt_tensor_extent(const LatheRtTensor *t, uintptr_t *begin, uintptr_t *end)
 
 static LatheRtCode fill_zero(const LatheRtDeviceApi *api, LatheRtPlace to, size_t bytes, LatheRtError *err)
 {
-  static const char zeros[1024];
+  static const char zeros[256];
   if (api->type == LATHE_RT_CPU) {
     memset(to.data, 0, bytes);
     return LATHE_RT_OK;

@@ -19,7 +19,7 @@ import elf
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 #: From the build folder: where each goes in the package.
-BUILT = {"liblathe.so.0": "lib", "liblathe_rt.so.0": "lib", "lib/liblathe_rt.a": "lib", "lathe": "bin"}
+BUILT = {"liblathe.so.0": "lib", "liblathe_rt.so.2": "lib", "lib/liblathe_rt.a": "lib", "lathe": "bin"}
 #: What every Linux with glibc has (PEP 600).
 SYSTEM = re.compile(r"(libc|libm|libpthread|libdl|librt|libgcc_s|ld-linux-[\w-]+)\.so\.\d+")
 #: The command: found and started without importing the package.

@@ -834,6 +834,7 @@ static void add_entry(Program *p, Map *callees, Callees *queue, const char *name
   for (int i = 0; i < p->entry.n; i++)
     if (!strcmp(p->entry.v[i].name, name)) raise(p->ctx, ERR_ARGUMENT, NOWHERE, "@%s is an entry twice", name);
   const Node *func = g->func;
+  name = arena_strdup(p->arena, name); /* the caller's goes */
   ProgEntry entry = {.name = name, .func = p->func.n};
   add_inputs(p, &entry, func);
   add_outputs(p, &entry, func);

@@ -75,7 +75,7 @@ def test_pkg_config(prefix, digits, tmp_path):
         made.append(tmp_path / name)
         sh("cc", "-std=c99", "-Wall", "-Wextra", "-Werror", ROOT / f"examples/c/{name}.c", *flags, "-o", made[-1])
     needed = sh("readelf", "-d", made[0])
-    assert "[liblathe_rt.so.0]" in needed and "liblathe.so" not in needed
+    assert "[liblathe_rt.so.2]" in needed and "liblathe.so" not in needed
     check(prefix, *made, digits)
 
 
@@ -141,11 +141,11 @@ def test_a_model_and_the_runtime_linked_in(prefix, tmp_path):
 
 def test_sonames_and_exported_symbols(prefix):
     """liblathe.so -> liblathe.so.0 -> liblathe.so.0.1.0; exported is what the headers declare, no more."""
-    for name, prefixes, version in (("lathe", "lathe_", "LATHE_0"), ("lathe_rt", "lathe_rt_", "LATHE_RT_0")):
+    for name, prefixes, version, number in (("lathe", "lathe_", "LATHE_0", 0), ("lathe_rt", "lathe_rt_", "LATHE_RT_2", 2)):
         link = libdir(prefix) / f"lib{name}.so"
-        assert os.readlink(link) == f"lib{name}.so.0"
-        assert re.fullmatch(rf"lib{name}\.so\.0\.\d+\.\d+", os.readlink(f"{link}.0"))
-        assert f"soname: [lib{name}.so.0]" in sh("readelf", "-d", link)
+        assert os.readlink(link) == f"lib{name}.so.{number}"
+        assert re.fullmatch(rf"lib{name}\.so\.\d+\.\d+\.\d+", os.readlink(f"{link}.{number}"))
+        assert f"soname: [lib{name}.so.{number}]" in sh("readelf", "-d", link)
         shown = [line.split() for line in sh("nm", "-D", "--defined-only", link).splitlines()]
         exported = [words[2] for words in shown if words[1] != "A"]  # A: the version itself
         declared = re.findall(rf"\b({prefixes}\w+)\(", (prefix / f"include/{name}.h").read_text())
@@ -249,7 +249,7 @@ def test_a_compiled_model_runs_on_the_runtime_alone(installed, digits, expected)
     image, want = expected
     got, loaded, version = json.loads(installed("python", "-c", RUN_DIGITS, digits, image))
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
-    assert loaded == ["liblathe_rt.so.0"] and installed("lathe", "--version") == f"lathe {version}\n"
+    assert loaded == ["liblathe_rt.so.2"] and installed("lathe", "--version") == f"lathe {version}\n"
     compiler = installed.package / "lib/liblathe.so.0"
     compiler.rename(compiler.with_suffix(".away"))
     try:
@@ -270,7 +270,7 @@ def test_compiling_without_llvm(installed, expected, tmp_path):
 
     def result(path):
         answer, loaded, _ = json.loads(installed("python", "-c", RUN_DIGITS, path, image))
-        assert loaded == ["liblathe_rt.so.0"]
+        assert loaded == ["liblathe_rt.so.2"]
         return answer
 
     if "LATHE_LLVM:BOOL=ON" in CACHE:
