@@ -418,7 +418,7 @@ LATHE_RT_API int32_t lathe_rt_model_inputs(const LatheRtModel *, const LatheRtPo
 LATHE_RT_API int32_t lathe_rt_model_outputs(const LatheRtModel *, const LatheRtPort **out);
 typedef struct LatheRtModelInfo {
   uint32_t size;        /* of this struct, set by the caller */
-  int32_t num_nodes;    /* kernel calls in the programs */
+  int32_t num_nodes;    /* kernel calls in the programs, but those that prepare weights */
   const char *target;   /* the target string it was compiled for */
   const char *features; /* CPU features it needs */
   uint64_t weights_bytes;

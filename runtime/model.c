@@ -160,7 +160,7 @@ void lathe_rt_model_info(const LatheRtModel *m, LatheRtModelInfo *out)
   const LatheRtModuleInfo *code = lathe_rt_module_info(m->base);
   const LatheRtEntry *first = &m->entry[0].about;
   LatheRtModelInfo info = {.size = out->size,
-                           .num_nodes = m->nnode,
+                           .num_nodes = m->nrun,
                            .target = m->target,
                            .features = code && code->features ? code->features : "",
                            .weights_bytes = m->weights_bytes,

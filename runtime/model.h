@@ -154,6 +154,7 @@ struct LatheRtModel {
   ModelFunc *func;
   ModelEntry *entry;
   int32_t prepare;            /* function; -1: none */
+  int32_t nrun;               /* nodes that runs see; those of `prepare` follow */
   int32_t max_args, max_dims; /* the largest kernel: slots, and dimensions of all its tensors */
   /* prepared weights */
   void *prepared;

@@ -777,6 +777,16 @@ static void read_entries(Reader *r)
     if (m->constant[i].place == CONST_PREPARED) bad(r, "constant %d is prepared by nobody", i);
 }
 
+/* Nodes that runs see: those of `prepare` stand behind them. */
+static int32_t nodes_of_runs(const LatheRtModel *m)
+{
+  int32_t n = 0;
+  for (int32_t i = 0; i < m->nfunc; i++)
+    for (int32_t k = 0; i != m->prepare && k < m->func[i].nins; k++)
+      if (m->func[i].ins[k].node >= n) n = m->func[i].ins[k].node + 1;
+  return m->prepare < 0 || n > m->nnode ? m->nnode : n;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 static void read_head(Reader *r, const LatheRtModelData *data)
@@ -851,5 +861,6 @@ LatheRtCode rt_model_read(LatheRtModel *m, const LatheRtModelData *data, LatheRt
   read_functions(r);
   if (ok(r)) read_entries(r);
   if (ok(r) && r->p != r->end) bad(r, "%zu bytes are left over", left(r));
+  if (ok(r)) m->nrun = nodes_of_runs(m);
   return r->code;
 }

@@ -474,6 +474,12 @@ static int inspect_plans(LatheContext *context, const Options *o)
   return print_logged_plans(o, out.u.s);
 }
 
+static double file_bytes(const char *path)
+{
+  struct stat st;
+  return stat(path, &st) ? 0 : (double)st.st_size;
+}
+
 static int inspect_compiled(const Options *o)
 {
   ElfModel *file;
@@ -516,6 +522,7 @@ static int inspect_compiled(const Options *o)
     printf("target:    %s\nmachine:   %s\nfeatures:  %s\n", info.target, cli_elf_arch(file), cli_elf_features(file));
     print_bytes("weights:   ", (double)info.weights_bytes);
     if (info.prepared_bytes) print_bytes(" as they were trained; loading makes of them ", (double)info.prepared_bytes);
+    print_bytes("\ncode:      ", file_bytes(o->input) - (double)info.weights_bytes);
     if (info.is_dynamic)
       fputs("\nstorage:   allocated while it runs: sizes or control flow are known at run time only", stdout);
     else {

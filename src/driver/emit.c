@@ -844,19 +844,18 @@ static void add_entry(Program *p, Map *callees, Callees *queue, const char *name
   vec_push(p->arena, &p->entry, entry);
 }
 
-/* The function that makes weights, where the passes left one; it is emitted like the others. */
-static void add_prepare(Program *p, Map *callees, Callees *queue)
+/* The function that makes weights, where the passes left one. */
+static const Global *find_prepare(Program *p)
 {
   for (int i = 0; i < p->m->globals.n; i++) {
     const Global *g = &p->m->globals.v[i];
     if (g->kind != GLOBAL_GRAPH || !annots_get(&((const Node *)g->func)->u.func->attrs, "Prepare")) continue;
     int n = type_leaf_count(fn_body(g->func)->type);
-    p->prepare = p->func.n;
     p->prepared = arena_array(p->arena, int, n + 1);
     for (int k = 0; k < n; k++) p->prepared[k] = -1;
-    Callee *c = emit_add_callee(p, callees, g->func, g->func, g->name);
-    vec_push(p->arena, queue, c);
+    return g;
   }
+  return NULL;
 }
 
 void program_emit(Program *p, int nentries, const char *const *entries,
@@ -867,10 +866,13 @@ void program_emit(Program *p, int nentries, const char *const *entries,
   Callees queue = {0};
   if (!nentries) graph_main(p->m);
   for (int i = 0; i < (nentries ? nentries : 1); i++) add_entry(p, &callees, &queue, nentries ? entries[i] : "main");
-  add_prepare(p, &callees, &queue);
+  const Global *prepare = find_prepare(p);
   for (int i = 0; i < queue.n; i++) {
     if (progress) progress(env, "lowering", i, queue.n);
     emit_function(p, &callees, &queue, &let, queue.v[i]);
   }
-  if (p->prepare >= 0) program_place_prepared(p);
+  if (!prepare) return;
+  p->prepare = p->func.n; /* last: its nodes come behind those that runs see */
+  emit_function(p, &callees, &queue, &let, emit_add_callee(p, &callees, prepare->func, prepare->func, prepare->name));
+  program_place_prepared(p);
 }
