@@ -107,6 +107,21 @@ TEST(test_matmul)
   check_matmul(jit_one(matmul("scalars", target_parse(ctx, "llvm -mcpu=generic"), 32, 4, FOR_PARALLEL)), 32);
 }
 
+/* A kernel without parallel loops and calls says so, and runs without a runtime; bytes of its workspace are told. */
+TEST(test_plain_kernels)
+{
+  (void)c;
+  const LatheRtFuncInfo *f = jit_one(matmul("alone", host(), 4, 4, FOR_SERIAL));
+  float x[3][16];
+  LatheRtSlot slots[3] = {{.p = x[0]}, {.p = x[1]}, {.p = x[2]}};
+  for (int i = 0; i < 16; i++) x[0][i] = (float)(i % 3), x[1][i] = (float)(i % 5), x[2][i] = -1;
+  assert_int_equal(f->flags, LATHE_RT_FUNC_PLAIN);
+  assert_true(f->workspace == 0 && f->slice == 0);
+  assert_int_equal(f->call(slots, NULL, NULL), 0);
+  assert_true(x[2][5] == x[0][4] * x[1][1] + x[0][5] * x[1][5] + x[0][6] * x[1][9] + x[0][7] * x[1][13]);
+  assert_int_equal(jit_one(matmul("shared", host(), 4, 4, FOR_PARALLEL))->flags, 0);
+}
+
 TEST(test_accumulators_live_in_registers)
 {
   (void)c;
@@ -717,6 +732,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       ROW(test_elementwise),
       ROW(test_matmul),
+      ROW(test_plain_kernels),
       ROW(test_accumulators_live_in_registers),
       ROW(test_neon_uses_fused_multiply_add),
       ROW(test_strided_and_gathered),
