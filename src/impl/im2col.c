@@ -74,9 +74,11 @@ static void reach(const Columns *c, bool across, int64_t *after)
   for (int d = 0; d < s->dims; d++) {
     int64_t outputs = s->out[d];
     if (d == s->dims - 1) outputs = c->row;
-    /* the last tile goes on behind the last row */
-    if (across && d == (s->dims > 1 ? s->dims - 2 : 0)) {
-      if (s->dims > 1) outputs += up(c->tiles * c->width - c->all, c->row);
+    /* the last tile goes on behind the last row of the first dimension */
+    if (across && d == 0) {
+      int64_t each = c->row;
+      for (int k = 1; k < s->dims - 1; k++) each *= s->out[k];
+      if (s->dims > 1) outputs += up(c->tiles * c->width - c->all, each);
       else outputs = c->tiles * c->width;
     }
     int64_t last = (outputs - 1) * s->stride[d] + (s->k[d] - 1) * s->dilation[d] + 1;
