@@ -42,6 +42,9 @@ Sizes = Union[int, Sequence[Any], RelayExpr]
 """
 
 
+INNER = {"qnn": "op"}  # families whose operators TVM keeps in a module of their own
+
+
 def written(annotation):
     """An annotation as a stub has it."""
     if annotation is inspect.Parameter.empty:
@@ -119,11 +122,13 @@ def operators():
         for b in below:
             header = header.replace("\nValue =", f"\nfrom . import {b} as {b}\nValue =", 1)
         exported = "__all__ = [" + ", ".join(f'"{n}"' for n in sorted(names + below)) + "]\n\n"
-        path = "relay/" + (
-            "_operators.pyi"
-            if not family
-            else family.replace(".", "/") + ("/__init__.pyi" if family in inner else ".pyi")
-        )
+        package = family in inner or family in INNER
+        ending = "/__init__.pyi" if package else ".pyi"
+        path = "relay/" + ("_operators.pyi" if not family else family.replace(".", "/") + ending)
+        if family in INNER:
+            module = INNER[family]
+            out[path] = NOTE.format(title) + f"from . import {module} as {module}\nfrom .{module} import *\n"
+            path = f"relay/{family}/{INNER[family]}.pyi"
         out[path] = NOTE.format(title) + header + wrapped(exported) + "\n".join(body)
     return out
 

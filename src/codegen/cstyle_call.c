@@ -592,6 +592,8 @@ Frag cs_call(Cgen *g, const Expr *e, int lane)
   case IN_MAKE_SHAPE:
   case IN_SYNC:
   case IN_RET:
+  case IN_DOT:
+  case IN_WORD_DOT:
   case IN_BF16_DOT: /* lowering spelled it out */
   case IN_COUNT: break;
   }

@@ -245,9 +245,29 @@ static LLVMValueRef gen_block_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
   return gen_intrinsic(g, "llvm.aarch64.neon.bfmmla", 0, NULL, 3, arg);
 }
 
+/* Four bytes of each lane: AArch64's as vectors of bytes, x86's as the words they are. */
+static LLVMValueRef gen_bytes_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
+{
+  int lanes = dot->dtype.lanes;
+  DotElement side[2];
+  for (int i = 0; i < 2; i++) side[i] = dot->arg[2]->u.i >> i & 1 ? DOT_S8 : DOT_U8;
+  const TargetDot *row = target_dot(g->t, side[0], side[1], lanes);
+  if (!row) BUG(g->ctx, "llvm: a dot product of %d lanes that the target does not have", lanes);
+  bool arm = g->t->arch == ARCH_AARCH64;
+  /* sdot and udot do not mind which side comes first, and take one word of their last for all lanes */
+  int spread = arm && side[0] == side[1] && dot->arg[0]->kind == E_BROADCAST;
+  LLVMValueRef arg[] = {sum, gen_expr(g, dot->arg[spread]), gen_expr(g, dot->arg[1 - spread])};
+  if (!arm) return gen_intrinsic(g, arena_printf(g->arena, row->llvm, 32 * lanes), 0, NULL, 3, arg);
+  LLVMTypeRef bytes = LLVMVectorType(LLVMInt8TypeInContext(g->lc), 4 * (unsigned)lanes);
+  for (int i = 1; i < 3; i++) arg[i] = LLVMBuildBitCast(g->b, arg[i], bytes, "");
+  LLVMTypeRef types[] = {gen_type(g, dot->dtype), bytes};
+  return gen_intrinsic(g, row->llvm, 2, types, 3, arg);
+}
+
 /* x86 takes the pairs as they are until LLVM 17, from then on as bfloat16, as AArch64 does. */
 LLVMValueRef gen_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
 {
+  if (dot->u.intrin == IN_WORD_DOT) return gen_bytes_dot(g, dot, sum);
   if (dot->arg[0]->dtype.bits == 64) return gen_block_dot(g, dot, sum);
   unsigned lanes = dot->dtype.lanes;
   LLVMTypeRef pairs = LLVMVectorType(LLVMBFloatTypeInContext(g->lc), 2 * lanes);
@@ -451,6 +471,8 @@ LLVMValueRef gen_call(Gen *g, const Expr *e)
     LLVMValueRef word = gen_word(g, e);
     return word ? word : of_values(g, e);
   }
+  case IN_DOT: BUG(g->ctx, "llvm: a dot product that lowering did not spell out");
+  case IN_WORD_DOT:
   case IN_BF16_DOT: return gen_dot(g, e, LLVMConstNull(gen_type(g, e->dtype)));
   case IN_REINTERPRET: return reinterpret(g, e, gen_expr(g, e->arg[0]));
   case IN_IF_THEN_ELSE: return if_then_else(g, e);

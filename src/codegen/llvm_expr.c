@@ -275,7 +275,7 @@ static LLVMValueRef int_divide(Gen *g, const Expr *e, LLVMValueRef a, LLVMValueR
 static LLVMValueRef fused(Gen *g, const Expr *e)
 {
   for (int i = 1; i >= 0 && e->kind == E_ADD; i--)
-    if (e->arg[i]->kind == E_CALL && e->arg[i]->u.intrin == IN_BF16_DOT)
+    if (e->arg[i]->kind == E_CALL && (e->arg[i]->u.intrin == IN_BF16_DOT || e->arg[i]->u.intrin == IN_WORD_DOT))
       return gen_dot(g, e->arg[i], gen_expr(g, e->arg[1 - i]));
   if (!g->t->fma || !dtype_is_float(e->dtype) || (e->kind != E_ADD && e->kind != E_SUB)) return NULL;
   int at = e->arg[1]->kind == E_MUL ? 1 : e->arg[0]->kind == E_MUL ? 0 : -1;

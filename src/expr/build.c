@@ -375,11 +375,32 @@ DType intrin_dtype(Intrin in, int n, const Expr *const *arg)
 {
   if (in == IN_CLZ) return dtype_lanes(DT_I32, arg[0]->dtype.lanes);
   if (in == IN_BF16_DOT) return dtype_lanes(DT_F32, most_lanes(n, arg));
+  if (in == IN_DOT) return dtype_lanes(dtype_is_float(arg[0]->dtype) ? DT_F32 : DT_I32, most_lanes(n, arg));
+  if (in == IN_WORD_DOT) return dtype_lanes(DT_I32, most_lanes(n, arg));
   if (in == IN_VECTOR_SUM) return dtype_elem(arg[0]->dtype);
   if (in == IN_PARALLEL_SLOT || in == IN_CALL_PACKED) return DT_I32;
   if (in == IN_ADDRESS_OF || in == IN_ACCESS_PTR || in == IN_BUFFER_ARG || in == IN_MAKE_SHAPE) return DT_PTR;
   if (in == IN_IF_THEN_ELSE && n == 3) return arg[1]->dtype;
   return DT_NONE;
+}
+
+/* Both sides of a dot: one dtype each, of at most 16 bits, as many as make a word; all of the most lanes. */
+static void check_dot(Module *m, int n, const Expr **arg)
+{
+  int lanes = most_lanes(n, arg);
+  for (int i = 0; i < n; i++) {
+    DType t = dtype_elem(arg[i]->dtype);
+    bool fits =
+        t.bits == arg[0]->dtype.bits && (t.bits == 8 || t.bits == 16) && n == 2 * (32 / t.bits) &&
+        dtype_eq(t, dtype_elem(arg[i < n / 2 ? 0 : n / 2]->dtype)) &&
+        (dtype_is_int(t) ? dtype_is_int(arg[0]->dtype) : t.code == DT_BFLOAT && arg[0]->dtype.code == DT_BFLOAT);
+    if (!fits)
+      raise(m->ctx, ERR_TYPE, NOWHERE,
+            "dot wants four bytes or two elements of 16 bits on each side, integers or bfloat16; of %d arguments, "
+            "argument %d is %s",
+            n, i + 1, dtype_name(scratch(m->ctx), arg[i]->dtype));
+    if (arg[i]->dtype.lanes < lanes) arg[i] = expr_broadcast(m, arg[i], lanes);
+  }
 }
 
 static DType call_dtype(Module *m, DType given, Intrin in, int n, const Expr **arg)
@@ -408,7 +429,12 @@ static DType call_dtype(Module *m, DType given, Intrin in, int n, const Expr **a
               dtype_name(scratch(m->ctx), arg[i]->dtype));
       if (arg[i]->dtype.lanes < most_lanes(n, arg)) arg[i] = expr_broadcast(m, arg[i], most_lanes(n, arg));
     }
-  return given.code == DT_VOID || in == IN_CLZ || in == IN_BF16_DOT ? intrin_dtype(in, n, arg) : given;
+  if (in == IN_DOT) check_dot(m, n, arg);
+  if (in == IN_WORD_DOT)
+    for (int i = 0; i < 2; i++)
+      if (arg[i]->dtype.lanes < most_lanes(2, arg)) arg[i] = expr_broadcast(m, arg[i], most_lanes(2, arg));
+  bool inferred = in == IN_CLZ || in == IN_BF16_DOT || in == IN_DOT || in == IN_WORD_DOT;
+  return given.code == DT_VOID || inferred ? intrin_dtype(in, n, arg) : given;
 }
 
 const Expr *expr_call(Module *m, DType t, Intrin in, int n, const Expr *const *arg)

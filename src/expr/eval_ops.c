@@ -220,6 +220,33 @@ static Value word_dot(DType t, const Value *a)
   return value_float(t, a[0].dtype.bits == 32 ? low : low + pair_dot(t, a, 2));
 }
 
+/* Sums of products of integers wrap. */
+static Value group_dot(DType t, const Value *a)
+{
+  int g = 32 / a[0].dtype.bits;
+  double f = 0;
+  uint64_t i = 0;
+  for (int k = 0; k < g; k++) {
+    if (dtype_is_float(t)) f += a[k].f * a[g + k].f;
+    else i += (uint64_t)a[k].i * (uint64_t)a[g + k].i;
+  }
+  return dtype_is_float(t) ? value_float(t, f) : value_int(t, (int32_t)(uint32_t)i);
+}
+
+static Value bytes_dot(DType t, const Value *a)
+{
+  int64_t sum = 0;
+  for (int k = 0; k < 4; k++) {
+    int64_t byte[2];
+    for (int i = 0; i < 2; i++) {
+      byte[i] = a[i].i >> (8 * k) & 255;
+      if (a[2].i >> i & 1) byte[i] = (int8_t)byte[i];
+    }
+    sum += byte[0] * byte[1];
+  }
+  return value_int(t, sum);
+}
+
 static Value absolute(DType t, Value a)
 {
   if (dtype_is_float(t)) return value_float(t, fabs(a.f));
@@ -242,6 +269,8 @@ void intrin_eval(Intrin f, DType t, const Value *a, Value *out)
   else if (f == IN_FMA && t.bits == 64) *out = value_float(t, fma(a[0].f, a[1].f, a[2].f));
   else if (f == IN_FMA) *out = value_float(t, fma_odd(a[0].f, a[1].f, a[2].f));
   else if (f == IN_BF16_DOT) *out = word_dot(t, a);
+  else if (f == IN_DOT) *out = group_dot(t, a);
+  else if (f == IN_WORD_DOT) *out = bytes_dot(t, a);
   else if (f == IN_NEXTAFTER) *out = next_after(a[0], a[1]);
   else if (f == IN_ABS) *out = absolute(t, a[0]);
   else if (f == IN_ISNAN) *out = value_int(DT_BOOL, is_float && isnan(a[0].f));

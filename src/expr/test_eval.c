@@ -270,6 +270,15 @@ static void integer_intrinsics(void **state)
   assert_int_equal(CALL(IN_SHR, integer(DT_U8, 248), integer(DT_U8, 1)).i, 124);
   assert_int_equal(CALL(IN_BITNOT, integer(DT_U8, 1)).i, 254);
   assert_int_equal(CALL(IN_BITXOR, integer(DT_I8, -1), integer(DT_I8, 1)).i, -2);
+  const Expr *low = integer(DT_I8, -128);
+  const Expr *high = integer(DT_U8, 255);
+  assert_int_equal(CALL(IN_DOT, low, low, low, low, low, low, low, low).i, 4 * 128 * 128);
+  assert_int_equal(CALL(IN_DOT, high, high, high, high, low, low, low, integer(DT_I8, 1)).i, 255 - 3 * 255 * 128);
+  /* 1, 2, 3, -1 by 255, 0, 1, 2 */
+  const Expr *word[] = {integer(DTYPE(DT_UINT, 32), 0xff030201), integer(DTYPE(DT_UINT, 32), 0x020100ff)};
+  assert_int_equal(CALL(IN_WORD_DOT, word[0], word[1], integer(DT_I32, 1)).i, 255 + 3 - 2);
+  assert_int_equal(CALL(IN_WORD_DOT, word[0], word[1], integer(DT_I32, 3)).i, -1 + 3 - 2);
+  assert_int_equal(CALL(IN_WORD_DOT, word[0], word[1], integer(DT_I32, 0)).i, 255 + 3 + 510);
   const Expr *q = integer(DT_I32, 31);
   const Expr *half = integer(DT_I32, 1 << 30);
   assert_int_equal(CALL(IN_QMULSHIFT, integer(DT_I32, 100), half, q, integer(DT_I32, 1)).i, 100);

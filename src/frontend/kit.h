@@ -239,6 +239,9 @@ const Node *kit_iota(Conversion *, const Node *count, DType);     /* count: scal
 const Node *kit_scalar_of(Conversion *, const Node *);            /* one element as rank 0 */
 const Node *kit_vector_of(Conversion *, const Node *);            /* one element as rank 1 */
 const Node *kit_matmul(Conversion *, const Node *, const Node *); /* numpy's rule */
+/* The same, each product of matrices (rank 2) or of batches of them (rank 3, (b, n, k) by (b, k, m)) by a function. */
+typedef const Node *(*KitProduct)(Conversion *, const Node *, const Node *, void *env);
+const Node *kit_matmul_by(Conversion *, const Node *, const Node *, KitProduct, void *env);
 const Node *kit_softmax(Conversion *, const Node *, int axis);
 
 #endif

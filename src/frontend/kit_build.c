@@ -307,7 +307,7 @@ static bool same_batch(Conversion *c, const Node *a, const Node *b)
   return true;
 }
 
-static const Node *matmul_batched(Conversion *c, const Node *a, const Node *b)
+static const Node *matmul_batched(Conversion *c, const Node *a, const Node *b, KitProduct product, void *env)
 {
   const Node *batch = batch_shape(c, a, b);
   int ra = kit_rank_of(c, a);
@@ -324,35 +324,45 @@ static const Node *matmul_batched(Conversion *c, const Node *a, const Node *b)
     x = as_batch(c, a, batch, n);
     y = as_batch(c, b, batch, n);
   }
-  const Node *r = kit_op2(c, "nn.batch_matmul", x, y, "transpose_a:i,transpose_b:i", 0, 0);
+  const Node *r = product(c, x, y, env);
   return n == 1 ? r : kit_reshape_to(c, r, kit_concat3(c, batch, rows, columns, 0), true);
 }
 
-const Node *kit_matmul(Conversion *c, const Node *a, const Node *b)
+const Node *kit_matmul_by(Conversion *c, const Node *a, const Node *b, KitProduct product, void *env)
 {
   int ra = kit_rank_of(c, a);
   int rb = kit_rank_of(c, b);
   if (!ra || !rb) kit_fail(c, ERR_SHAPE, "a matrix product has no operand of rank 0");
   if (ra == 1) {
-    const Node *r = kit_matmul(c, kit_unsqueeze(c, a, 0), b);
+    const Node *r = kit_matmul_by(c, kit_unsqueeze(c, a, 0), b, product, env);
     return kit_squeeze(c, r, rb == 1 ? 0 : kit_rank_of(c, r) - 2);
   }
   if (rb == 1) {
-    const Node *r = kit_matmul(c, a, kit_unsqueeze(c, b, 1));
+    const Node *r = kit_matmul_by(c, a, kit_unsqueeze(c, b, 1), product, env);
     return kit_squeeze(c, r, kit_rank_of(c, r) - 1);
   }
-  if (ra == 2 && rb == 2) {
-    /* weights: (units, k) */
-    if (b->kind == N_CONST || b->kind == N_VAR) return kit_op2(c, "nn.dense", a, kit_swap_last(c, b), NULL);
-    return kit_op2(c, "nn.matmul", a, b, NULL);
-  }
+  if (ra == 2 && rb == 2) return product(c, a, b, env);
   if (rb == 2) { /* all rows against one matrix */
     const Node *flat = kit_reshape_to(
         c, a, kit_concat2(c, kit_const_i64(c, 1, (int64_t[]){-1}), kit_shape_part(c, a, ra - 1, ra), 0), false);
-    return kit_reshape_to(c, kit_matmul(c, flat, b),
+    return kit_reshape_to(c, product(c, flat, b, env),
                           kit_concat2(c, kit_shape_part(c, a, 0, ra - 1), kit_shape_part(c, b, 1, 2), 0), true);
   }
-  return matmul_batched(c, a, b);
+  return matmul_batched(c, a, b, product, env);
+}
+
+static const Node *plain_product(Conversion *c, const Node *a, const Node *b, void *env)
+{
+  (void)env;
+  if (kit_rank_of(c, a) == 3) return kit_op2(c, "nn.batch_matmul", a, b, "transpose_a:i,transpose_b:i", 0, 0);
+  /* weights: (units, k) */
+  if (b->kind == N_CONST || b->kind == N_VAR) return kit_op2(c, "nn.dense", a, kit_swap_last(c, b), NULL);
+  return kit_op2(c, "nn.matmul", a, b, NULL);
+}
+
+const Node *kit_matmul(Conversion *c, const Node *a, const Node *b)
+{
+  return kit_matmul_by(c, a, b, plain_product, NULL);
 }
 
 /* ---- softmax ------------------------------------------------------------------------------------------ */

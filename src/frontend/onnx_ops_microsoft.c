@@ -277,20 +277,7 @@ static const Node *convert_multi_head_attention(Conversion *c)
 /* input, weight, bias, input_scale, weight_scale, mask, input_zero, weight_zero, past */
 static const Node *convert_qattention(Conversion *c)
 {
-  const Node *x = kit_cast_to(c, kit_in(c, 0), DT_I32);
-  const Node *w = kit_cast_to(c, kit_in(c, 1), DT_I32);
-  const Node *xz = kit_opt(c, 6);
-  const Node *wz = kit_opt(c, 7);
-  if (xz) x = kit_sub(c, x, kit_cast_to(c, kit_scalar_of(c, xz), DT_I32));
-  if (wz)
-    w = kit_sub(c, w,
-                kit_cast_to(c, kit_rank_of(c, wz) && !expr_is_int(kit_dim_of(c, wz, 0), 1) ? wz : kit_scalar_of(c, wz),
-                            DT_I32));
-  const Node *ws = kit_in(c, 4);
-  const Node *scale = kit_mul(c, kit_scalar_of(c, kit_in(c, 3)),
-                              kit_rank_of(c, ws) && !expr_is_int(kit_dim_of(c, ws, 0), 1) ? ws : kit_scalar_of(c, ws));
-  const Node *qkv = kit_add(c, kit_mul(c, kit_cast_to(c, kit_matmul(c, x, w), DT_F32), scale), kit_in(c, 2));
-  return packed_attention(c, qkv, kit_opt(c, 5), kit_opt(c, 8), NULL);
+  return packed_attention(c, onnx_quantized_projection(c), kit_opt(c, 5), kit_opt(c, 8), NULL);
 }
 
 /* input, position_ids, cos_cache, sin_cache: the same as ONNX's own, its operands in another order.  Positions

@@ -154,25 +154,31 @@ static const Node *convert_conv_transpose(Conversion *c)
   return bias_add(c, r, kit_opt(c, 2));
 }
 
-static const Node *zero_point(Conversion *c, int i, DType dt)
+/* A zero point: a scalar or a vector of int32; zero where it is left out. */
+static const Node *zero_point(Conversion *c, int i)
 {
-  return kit_opt(c, i) ? kit_cast_to(c, kit_in(c, i), dt) : NULL;
+  if (!kit_opt(c, i)) return kit_scalar(c, DT_I32, 0);
+  const Node *z = kit_cast_to(c, kit_in(c, i), DT_I32);
+  return kit_rank_of(c, z) == 1 && expr_is_int(kit_dim_of(c, z, 0), 1) ? kit_scalar_of(c, z) : z;
 }
 
-/* Integers with their zero points taken off, multiplied in int32. */
+/* Less their zero points, multiplied in int32. */
 static const Node *convert_conv_integer(Conversion *c)
 {
-  const Node *x = kit_cast_to(c, kit_in(c, 0), DT_I32);
-  const Node *w = kit_cast_to(c, kit_in(c, 1), DT_I32);
-  const Node *xz = zero_point(c, 2, DT_I32);
-  const Node *wz = zero_point(c, 3, DT_I32);
-  if (xz) x = kit_sub(c, x, kit_scalar_of(c, xz));
-  if (wz)
-    w = kit_sub(c, w,
-                kit_rank_of(c, wz) == 1 && !expr_is_int(kit_dim_of(c, wz, 0), 1)
-                    ? kit_unsqueeze_to(c, wz, 0, kit_rank_of(c, w))
-                    : kit_scalar_of(c, wz));
-  return conv_call(c, x, w, DT_I32);
+  const Node *x = kit_in(c, 0);
+  const Node *w = kit_in(c, 1);
+  const Node *xz = kit_scalar_of(c, zero_point(c, 2));
+  const Node *wz = zero_point(c, 3);
+  if (kit_rank_of(c, x) == 4) {
+    Window win = read_window(c, x, w);
+    const Node *one = kit_scalar(c, DT_F32, 1);
+    return kit_opn(c, "qnn.conv2d", 6, (const Node *[]){x, w, xz, wz, one, one},
+                   "strides:I,padding:I,dilation:I,groups:l,channels:l,kernel_size:I", win.n, win.strides, 2 * win.n,
+                   win.pads, win.n, win.dilation, onnx_attr_int(c, "group", 1), kit_static_dim(c, w, 0), win.n,
+                   win.kernel);
+  }
+  if (kit_rank_of(c, wz) == 1) wz = kit_unsqueeze_to(c, wz, 0, kit_rank_of(c, w));
+  return conv_call(c, kit_sub(c, kit_cast_to(c, x, DT_I32), xz), kit_sub(c, kit_cast_to(c, w, DT_I32), wz), DT_I32);
 }
 
 static const Node *convert_deform_conv(Conversion *c)
@@ -384,19 +390,25 @@ static const Node *convert_gemm(Conversion *c)
   return kit_add(c, r, bias);
 }
 
+/* Zero points of both, of whole matrices. */
+static const Node *integer_product(Conversion *c, const Node *a, const Node *b, void *env)
+{
+  const Node *const *zero = env;
+  const Node *one = kit_scalar(c, DT_F32, 1);
+  const Node *arg[] = {a, kit_swap_last(c, b), zero[0], zero[1], one, one};
+  return kit_opn(c, kit_rank_of(c, a) == 3 ? "qnn.batch_matmul" : "qnn.dense", 6, arg, NULL);
+}
+
+/* A zero point of a row of the left operand, of a column of the right one, or of more is taken off before. */
 static const Node *convert_matmul_integer(Conversion *c)
 {
-  const Node *a = kit_cast_to(c, kit_in(c, 0), DT_I32);
-  const Node *b = kit_cast_to(c, kit_in(c, 1), DT_I32);
-  const Node *az = zero_point(c, 2, DT_I32);
-  const Node *bz = zero_point(c, 3, DT_I32);
-  if (az)
-    a = kit_sub(c, a,
-                kit_rank_of(c, az) == 1 && !expr_is_int(kit_dim_of(c, az, 0), 1) ? kit_unsqueeze(c, az, 1)
-                : kit_rank_of(c, az) < 2                                         ? kit_scalar_of(c, az)
-                                                                                 : az);
-  if (bz) b = kit_sub(c, b, kit_rank_of(c, bz) ? bz : kit_scalar_of(c, bz));
-  return kit_matmul(c, a, b);
+  const Node *a = kit_in(c, 0);
+  const Node *b = kit_in(c, 1);
+  const Node *zero[2] = {zero_point(c, 2), zero_point(c, 3)};
+  if (!kit_rank_of(c, zero[0]) && kit_rank_of(c, zero[1]) <= (kit_rank_of(c, b) == 2))
+    return kit_matmul_by(c, a, b, integer_product, zero);
+  const Node *az = kit_rank_of(c, zero[0]) == 1 ? kit_unsqueeze(c, zero[0], 1) : zero[0];
+  return kit_matmul(c, kit_sub(c, kit_cast_to(c, a, DT_I32), az), kit_sub(c, kit_cast_to(c, b, DT_I32), zero[1]));
 }
 
 static const OnnxRow rows[] = {

@@ -1,11 +1,15 @@
-/* onnx_ops_quant.c: quantized operators, spelt out in ordinary arithmetic.
+/* onnx_ops_quant.c: quantized operators.
  *
  *   quantize     saturate(round(x / scale) + zero point), halves to the even one
  *   dequantize   (x - zero point) * scale
  *
  * Comes in: scales and zero points for the whole tensor, per element of one axis, or per
- * block of one axis.  Goes out: casts, products, rounding, clipping. */
+ * block of one axis.  Goes out: qnn.quantize and qnn.dequantize around the operator over real numbers, which
+ * FakeQuantizationToInteger makes one over integers; sums that the model itself asks for as integers are qnn products.
+ * What qnn has no form for (blocks, narrow floats, scales of 16 bits) is spelt out in casts, products, rounding,
+ * clipping. */
 #include "frontend/onnx_import.h"
+#include "op/qnn.h"
 
 /* Scale or zero point, shaped so that it broadcasts to x. */
 static const Node *spread(Conversion *c, const Node *v, const Node *x, int64_t axis, int64_t block)
@@ -41,7 +45,35 @@ static const Node *saturate(Conversion *c, const Node *x, DType dt, bool limit)
   return kit_cast_to(c, kit_op1(c, "clip", x, "a_min:f,a_max:f", (double)dtype_imin(dt), (double)dtype_imax(dt)), dt);
 }
 
-static const Node *quantize(Conversion *c, const Node *x, const Node *scale, const Node *zero, DType dt, bool limit)
+/* Scale and zero point as qnn has them: a scalar or a vector along an axis. */
+typedef struct Params {
+  const Node *scale, *zero;
+  int axis;
+} Params;
+
+static bool is_stored(DType t) { return dtype_is_int(t) && !dtype_is_bool(t) && t.bits <= 32; }
+
+static bool is_vector(Conversion *c, const Node *v)
+{
+  return kit_rank_of(c, v) == 1 && !expr_is_int(kit_dim_of(c, v, 0), 1);
+}
+
+static bool qnn_params(Conversion *c, const Node *x, const Node *scale, const Node *zero, int64_t axis, Params *out)
+{
+  int rank = kit_rank_of(c, x);
+  bool along = is_vector(c, scale) || (zero && is_vector(c, zero));
+  if (!dtype_eq(kit_dtype_of(c, scale), DT_F32) || kit_rank_of(c, scale) > 1) return false;
+  if (zero && (!is_stored(kit_dtype_of(c, zero)) || kit_rank_of(c, zero) > 1)) return false;
+  if (along && !rank) return false;
+  out->axis = along ? kit_axis_of(c, axis, rank) : -1;
+  out->scale = is_vector(c, scale) ? scale : kit_scalar_of(c, scale);
+  zero = zero ? kit_cast_to(c, zero, DT_I32) : kit_scalar(c, DT_I32, 0);
+  out->zero = is_vector(c, zero) ? zero : kit_scalar_of(c, zero);
+  return true;
+}
+
+static const Node *quantize_spelt(Conversion *c, const Node *x, const Node *scale, const Node *zero, DType dt,
+                                  bool limit)
 {
   DType wide = kit_dtype_of(c, scale);
   const Node *y = kit_div(c, kit_cast_to(c, x, wide), scale);
@@ -54,7 +86,7 @@ static const Node *quantize(Conversion *c, const Node *x, const Node *scale, con
 }
 
 /* Integers are subtracted before they become floats: exact for up to 24 bits. */
-static const Node *dequantize(Conversion *c, const Node *x, const Node *scale, const Node *zero)
+static const Node *dequantize_spelt(Conversion *c, const Node *x, const Node *scale, const Node *zero)
 {
   DType dt = kit_dtype_of(c, x);
   DType wide = kit_dtype_of(c, scale);
@@ -74,6 +106,23 @@ static const Node *dequantize(Conversion *c, const Node *x, const Node *scale, c
   return kit_mul(c, x, scale);
 }
 
+/* Not computed at once where x is constant: the integers are what the model is to be computed with. */
+static const Node *quantize(Conversion *c, const Node *x, const Node *scale, const Node *zero, int64_t axis, DType dt)
+{
+  Params p;
+  if (is_stored(dt) && dtype_is_float(kit_dtype_of(c, x)) && qnn_params(c, x, scale, zero, axis, &p))
+    return qnn_quantize(c->m, x, p.scale, p.zero, p.axis, dt);
+  return quantize_spelt(c, x, spread(c, scale, x, axis, 0), zero ? spread(c, zero, x, axis, 0) : NULL, dt, true);
+}
+
+static const Node *dequantize(Conversion *c, const Node *x, const Node *scale, const Node *zero, int64_t axis)
+{
+  Params p;
+  if (is_stored(kit_dtype_of(c, x)) && qnn_params(c, x, scale, zero, axis, &p))
+    return qnn_dequantize(c->m, x, p.scale, p.zero, p.axis);
+  return dequantize_spelt(c, x, spread(c, scale, x, axis, 0), zero ? spread(c, zero, x, axis, 0) : NULL);
+}
+
 static const Node *convert_quantize(Conversion *c)
 {
   const Node *x = kit_in(c, 0);
@@ -84,12 +133,15 @@ static const Node *convert_quantize(Conversion *c)
   int64_t type = onnx_attr_int(c, "output_dtype", 0);
   int64_t precision = onnx_attr_int(c, "precision", 0);
   DType dt = zero ? kit_dtype_of(c, zero) : type ? onnx_dtype(c->ctx, type, c->name) : DT_U8;
+  if (!block && !precision && is_stored(dt) && dtype_eq(kit_dtype_of(c, x), DT_F32))
+    return quantize(c, x, scale, zero, axis, dt);
   scale = spread(c, scale, x, axis, block);
   if (precision) scale = kit_cast_to(c, scale, onnx_dtype(c->ctx, precision, c->name));
   else if (dtype_is_int(kit_dtype_of(c, scale)) || kit_dtype_of(c, scale).code == DT_E8M0FNU)
     scale = kit_cast_to(c, scale, DT_F32);
   else if (c->version < 19) scale = kit_cast_to(c, scale, DT_F32);
-  return quantize(c, x, scale, zero ? spread(c, zero, x, axis, block) : NULL, dt, onnx_attr_int(c, "saturate", 1));
+  return quantize_spelt(c, x, scale, zero ? spread(c, zero, x, axis, block) : NULL, dt,
+                        onnx_attr_int(c, "saturate", 1));
 }
 
 static const Node *convert_dequantize(Conversion *c)
@@ -101,7 +153,9 @@ static const Node *convert_dequantize(Conversion *c)
   int64_t block = onnx_attr_int(c, "block_size", 0);
   int64_t type = onnx_attr_int(c, "output_dtype", 0);
   if (kit_dtype_of(c, scale).code == DT_E8M0FNU) scale = kit_cast_to(c, scale, DT_F32);
-  const Node *y = dequantize(c, x, spread(c, scale, x, axis, block), zero ? spread(c, zero, x, axis, block) : NULL);
+  const Node *y =
+      block ? dequantize_spelt(c, x, spread(c, scale, x, axis, block), zero ? spread(c, zero, x, axis, block) : NULL)
+            : dequantize(c, x, scale, zero, axis);
   return type ? kit_cast_to(c, y, onnx_dtype(c->ctx, type, c->name)) : y;
 }
 
@@ -127,7 +181,7 @@ static const Node *convert_dynamic_quantize(Conversion *c)
   dynamic_range(c, x, &scale, &zero);
   c->out[1] = scale;
   c->out[2] = zero;
-  return quantize(c, x, scale, zero, DT_U8, true);
+  return quantize(c, x, scale, zero, -1, DT_U8);
 }
 
 /* Operands at i, i + 1, i + 2: value, scale, zero point. */
@@ -135,66 +189,43 @@ static const Node *real_operand(Conversion *c, int i, int64_t axis)
 {
   const Node *x = kit_in(c, i);
   const Node *zero = kit_opt(c, i + 2);
-  return dequantize(c, x, spread(c, kit_in(c, i + 1), x, axis, 0), zero ? spread(c, zero, x, axis, 0) : NULL);
+  return dequantize(c, x, kit_in(c, i + 1), zero, axis);
 }
 
 static const Node *quantized_result(Conversion *c, const Node *y, const Node *scale, const Node *zero, DType dt)
 {
-  return quantize(c, y, kit_scalar_of(c, scale), zero ? kit_scalar_of(c, zero) : NULL,
-                  zero ? kit_dtype_of(c, zero) : dt, true);
+  return quantize(c, y, kit_scalar_of(c, scale), zero ? kit_scalar_of(c, zero) : NULL, -1,
+                  zero ? kit_dtype_of(c, zero) : dt);
 }
 
-/* x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias: int32 sums, then one float product. */
+/* A bias of int32 counts in units of the sums, the product of both scales. */
+static const Node *real_bias(Conversion *c, const Node *bias, const Node *sx, const Node *sw)
+{
+  sw = is_vector(c, sw) ? sw : kit_scalar_of(c, sw);
+  return dequantize(c, bias, kit_mul(c, sw, kit_scalar_of(c, sx)), NULL, -1);
+}
+
+/* x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias */
 static const Node *convert_qlinear_conv(Conversion *c)
 {
-  const Node *x = kit_in(c, 0);
-  const Node *w = kit_in(c, 3);
-  const Node *xz = kit_in(c, 2);
-  const Node *wz = kit_in(c, 5);
-  const Node *bias = kit_opt(c, 8);
+  const Node *in[3] = {real_operand(c, 0, 1), real_operand(c, 3, 0), kit_opt(c, 8)};
+  if (in[2]) in[2] = real_bias(c, in[2], kit_in(c, 1), kit_in(c, 4));
   Conversion inner = *c;
-  const Node *xi = kit_sub(c, kit_cast_to(c, x, DT_I32), kit_cast_to(c, kit_scalar_of(c, xz), DT_I32));
-  const Node *wi = kit_sub(c, kit_cast_to(c, w, DT_I32), kit_cast_to(c, spread(c, wz, w, 0, 0), DT_I32));
-  const Node *in[2] = {xi, wi};
   inner.in = in;
-  inner.nin = 2;
-  const OnnxRow *conv = onnx_find("", "ConvInteger", 10);
-  const Node *sum = conv->convert(&inner);
-  if (bias) sum = kit_op2(c, "nn.bias_add", sum, bias, "axis:i", 1);
-  const Node *ws = kit_in(c, 4);
-  const Node *scale = kit_mul(c, kit_scalar_of(c, kit_in(c, 1)), kit_rank_of(c, ws) == 1 ? ws : kit_scalar_of(c, ws));
-  if (kit_rank_of(c, scale) == 1)
-    scale = expr_is_int(kit_dim_of(c, scale, 0), 1) ? kit_scalar_of(c, scale)
-                                                    : kit_unsqueeze_to(c, scale, 1, kit_rank_of(c, sum));
-  return quantized_result(c, kit_mul(c, kit_cast_to(c, sum, kit_dtype_of(c, scale)), scale), kit_in(c, 6),
-                          kit_opt(c, 7), kit_dtype_of(c, x));
+  inner.nin = in[2] ? 3 : 2;
+  const Node *y = onnx_find("", "Conv", 11)->convert(&inner);
+  return quantized_result(c, y, kit_in(c, 6), kit_opt(c, 7), kit_dtype_of(c, kit_in(c, 0)));
 }
 
-/* Rows of the left operand and columns of the right one may have scales of their own. */
-static const Node *row_vector(Conversion *c, const Node *v, bool row)
-{
-  if (kit_rank_of(c, v) != 1) return v;
-  if (expr_is_int(kit_dim_of(c, v, 0), 1)) return kit_scalar_of(c, v);
-  return row ? kit_unsqueeze(c, v, 1) : v;
-}
-
+/* Rows of the left operand and of the result and columns of the right one may have scales of their own. */
 static const Node *convert_qlinear_matmul(Conversion *c)
 {
-  const Node *a = kit_in(c, 0);
-  const Node *b = kit_in(c, 3);
-  const Node *ai = kit_sub(c, kit_cast_to(c, a, DT_I32), kit_cast_to(c, row_vector(c, kit_in(c, 2), true), DT_I32));
-  const Node *bi = kit_sub(c, kit_cast_to(c, b, DT_I32), kit_cast_to(c, row_vector(c, kit_in(c, 5), false), DT_I32));
-  const Node *scale = kit_mul(c, row_vector(c, kit_in(c, 1), true), row_vector(c, kit_in(c, 4), false));
-  const Node *sum = kit_matmul(c, ai, bi);
-  const Node *ys = row_vector(c, kit_in(c, 6), true);
-  const Node *yz = kit_opt(c, 7);
-  /* the scales' product in their own type, the rest in float32 */
-  if (kit_dtype_of(c, scale).bits < 32) {
-    scale = kit_cast_to(c, scale, DT_F32);
-    ys = kit_cast_to(c, ys, DT_F32);
-  }
-  return quantize(c, kit_mul(c, kit_cast_to(c, sum, kit_dtype_of(c, scale)), scale), ys,
-                  yz ? row_vector(c, yz, true) : NULL, yz ? kit_dtype_of(c, yz) : kit_dtype_of(c, a), true);
+  const Node *y = kit_matmul(c, real_operand(c, 0, -2), real_operand(c, 3, -1));
+  const Node *scale = kit_in(c, 6);
+  const Node *zero = kit_opt(c, 7);
+  DType dt = zero ? kit_dtype_of(c, zero) : kit_dtype_of(c, kit_in(c, 0));
+  if (kit_dtype_of(c, scale).bits < 32) y = kit_cast_to(c, y, DT_F32);
+  return quantize(c, y, kit_cast_to(c, scale, DT_F32), zero, -2, dt);
 }
 
 static const OnnxRow rows[] = {
@@ -210,7 +241,7 @@ static const Node *convert_qlinear_binary(Conversion *c)
 {
   const Node *a = real_operand(c, 0, 0);
   const Node *b = real_operand(c, 3, 0);
-  const Node *y = !strcmp(c->op, "QLinearAdd") ? kit_add(c, a, b) : kit_mul(c, a, b);
+  const Node *y = !strcmp(onnx_node(c)->op_type, "QLinearAdd") ? kit_add(c, a, b) : kit_mul(c, a, b);
   return quantized_result(c, y, kit_in(c, 6), kit_opt(c, 7), kit_dtype_of(c, kit_in(c, 0)));
 }
 
@@ -226,7 +257,7 @@ static const Node *convert_qlinear_unary(Conversion *c)
 {
   const Node *x = real_operand(c, 0, 0);
   const Node *y;
-  const char *t = c->op;
+  const char *t = onnx_node(c)->op_type;
   if (!strcmp(t, "QLinearSigmoid")) y = kit_op1(c, "sigmoid", x, NULL);
   else if (!strcmp(t, "QLinearLeakyRelu")) y = onnx_activation(c, "LeakyRelu", x, onnx_attr_float(c, "alpha", 0.01), 0);
   else y = softmax_of_opset(c, x);
@@ -254,7 +285,7 @@ static const Node *convert_qlinear_pool(Conversion *c)
   Conversion inner = *c;
   inner.in = &x;
   inner.nin = 1;
-  bool global = !strcmp(c->op, "QLinearGlobalAveragePool");
+  bool global = !strcmp(onnx_node(c)->op_type, "QLinearGlobalAveragePool");
   const Node *y = onnx_find("", global ? "GlobalAveragePool" : "AveragePool", 11)->convert(&inner);
   if (last) y = kit_move_axis(c, y, 1, rank - 1);
   return quantized_result(c, y, kit_in(c, 3), kit_opt(c, 4), kit_dtype_of(c, kit_in(c, 0)));
@@ -263,21 +294,14 @@ static const Node *convert_qlinear_pool(Conversion *c)
 /* A, a_scale, a_zero, B, b_scale, b_zero, C (int32), y_scale, y_zero */
 static const Node *convert_qgemm(Conversion *c)
 {
-  const Node *a =
-      kit_sub(c, kit_cast_to(c, kit_in(c, 0), DT_I32), kit_cast_to(c, kit_scalar_of(c, kit_in(c, 2)), DT_I32));
-  const Node *b = kit_in(c, 3);
-  const Node *bz = kit_in(c, 5);
-  const Node *bs = kit_in(c, 4);
-  const Node *bias = kit_opt(c, 6);
-  bool columns = onnx_attr_int(c, "transB", 0);
-  b = kit_sub(c, kit_cast_to(c, b, DT_I32), kit_cast_to(c, spread(c, bz, b, columns ? 0 : 1, 0), DT_I32));
-  if (onnx_attr_int(c, "transA", 0)) a = kit_swap_last(c, a);
-  if (!columns) b = kit_swap_last(c, b);
-  const Node *sum = kit_op2(c, "nn.dense", a, b, NULL);
-  if (bias) sum = kit_add(c, sum, bias);
-  const Node *scale = kit_mul(c, kit_scalar_of(c, kit_in(c, 1)), row_vector(c, bs, false));
-  const Node *y =
-      kit_mul(c, kit_mul(c, kit_cast_to(c, sum, DT_F32), scale), kit_scalar(c, DT_F32, onnx_attr_float(c, "alpha", 1)));
+  const Node *in[3] = {real_operand(c, 0, 0), real_operand(c, 3, onnx_attr_int(c, "transB", 0) ? 0 : 1), kit_opt(c, 6)};
+  double alpha = onnx_attr_float(c, "alpha", 1);
+  if (in[2]) in[2] = real_bias(c, in[2], kit_in(c, 1), kit_in(c, 4));
+  if (in[2] && alpha != 1) in[2] = kit_mul(c, in[2], kit_scalar_like(c, in[2], alpha)); /* it counts in the sums */
+  Conversion inner = *c;
+  inner.in = in;
+  inner.nin = in[2] ? 3 : 2;
+  const Node *y = onnx_find("", "Gemm", 11)->convert(&inner);
   if (!kit_opt(c, 7)) return y;
   return quantized_result(c, y, kit_in(c, 7), kit_opt(c, 8), kit_dtype_of(c, kit_in(c, 0)));
 }
@@ -285,39 +309,82 @@ static const Node *convert_qgemm(Conversion *c)
 static const Node *convert_dynamic_quantize_matmul(Conversion *c)
 {
   const Node *x = kit_in(c, 0);
-  const Node *b = kit_in(c, 1);
-  const Node *bs = kit_in(c, 2);
-  const Node *bz = kit_opt(c, 3);
   const Node *bias = kit_opt(c, 4);
   const Node *scale, *zero;
   dynamic_range(c, x, &scale, &zero);
-  const Node *a =
-      kit_sub(c, kit_cast_to(c, quantize(c, x, scale, zero, DT_U8, true), DT_I32), kit_cast_to(c, zero, DT_I32));
-  b = kit_cast_to(c, b, DT_I32);
-  if (bz) b = kit_sub(c, b, kit_cast_to(c, row_vector(c, bz, false), DT_I32));
-  const Node *y = kit_mul(c, kit_cast_to(c, kit_matmul(c, a, b), DT_F32), kit_mul(c, scale, row_vector(c, bs, false)));
+  const Node *a = dequantize(c, quantize(c, x, scale, zero, -1, DT_U8), scale, zero, -1);
+  const Node *y = kit_matmul(c, a, dequantize(c, kit_in(c, 1), kit_in(c, 2), kit_opt(c, 3), -1));
   return bias ? kit_add(c, y, bias) : y;
 }
 
 /* A, B, a_scale, b_scale, a_zero, b_zero, bias */
 static const Node *convert_matmul_integer_to_float(Conversion *c)
 {
-  const Node *a = kit_cast_to(c, kit_in(c, 0), DT_I32);
-  const Node *b = kit_cast_to(c, kit_in(c, 1), DT_I32);
-  const Node *az = kit_opt(c, 4);
-  const Node *bz = kit_opt(c, 5);
   const Node *bias = kit_opt(c, 6);
-  if (az) a = kit_sub(c, a, kit_cast_to(c, kit_scalar_of(c, az), DT_I32));
-  if (bz) b = kit_sub(c, b, kit_cast_to(c, row_vector(c, bz, false), DT_I32));
-  const Node *scale = kit_mul(c, kit_scalar_of(c, kit_in(c, 2)), row_vector(c, kit_in(c, 3), false));
-  const Node *y = kit_mul(c, kit_cast_to(c, kit_matmul(c, a, b), DT_F32), scale);
+  const Node *a = dequantize(c, kit_in(c, 0), kit_in(c, 2), kit_opt(c, 4), -2);
+  const Node *y = kit_matmul(c, a, dequantize(c, kit_in(c, 1), kit_in(c, 3), kit_opt(c, 5), -1));
   return bias ? kit_add(c, y, bias) : y;
+}
+
+/* Numbers of 4 bits, two to a byte along the last axis, the low half first; of 8 bits as they are; int32. */
+static const Node *unpacked(Conversion *c, const Node *x, int64_t bits)
+{
+  x = kit_cast_to(c, x, DT_I32);
+  if (bits == 8) return x;
+  const Node *low = kit_op2(c, "bitwise_and", x, kit_scalar(c, DT_I32, 15), NULL);
+  const Node *high = kit_op2(c, "right_shift", x, kit_scalar(c, DT_I32, 4), NULL);
+  int rank = kit_rank_of(c, x);
+  int64_t shape[8];
+  for (int d = 0; d < rank; d++) shape[d] = kit_static_dim(c, x, d);
+  shape[rank - 1] *= 2;
+  return kit_reshape(c, kit_concat2(c, kit_unsqueeze(c, low, rank), kit_unsqueeze(c, high, rank), rank), rank, shape);
+}
+
+/* A, B (n, blocks, bytes of a block), scales, zero points, order of groups, bias: A times the weight that B stands for,
+ * which has a scale for each block of a row. */
+static const Node *convert_matmul_nbits(Conversion *c)
+{
+  int64_t k = onnx_attr_int(c, "K", 0);
+  int64_t n = onnx_attr_int(c, "N", 0);
+  int64_t bits = onnx_attr_int(c, "bits", 4);
+  int64_t block = onnx_attr_int(c, "block_size", 0);
+  if (k < 1 || n < 1 || block < 1) kit_fail(c, ERR_ARGUMENT, "K, N and block_size must be positive");
+  if (bits != 4 && bits != 8) kit_fail(c, ERR_UNSUPPORTED, "weights of %" PRId64 " bits; 4 and 8 are read", bits);
+  if (kit_opt(c, 4)) kit_fail(c, ERR_UNSUPPORTED, "an order of groups (g_idx) is not read");
+  int64_t blocks = (k + block - 1) / block;
+  const Node *w = kit_reshape(c, unpacked(c, kit_in(c, 1), bits), 3, (int64_t[]){n, blocks, block});
+  const Node *zero = kit_opt(c, 3);
+  const Node *scale = kit_reshape(c, kit_in(c, 2), 3, (int64_t[]){n, blocks, 1});
+  DType dt = kit_dtype_of(c, scale);
+  if (!zero) {
+    zero = kit_scalar(c, dt, (double)(1 << (bits - 1)));
+  } else {
+    bool packed = dtype_is_int(kit_dtype_of(c, zero));
+    int64_t bytes = bits == 4 ? (blocks + 1) / 2 : blocks;
+    if (packed) {
+      zero = unpacked(c, kit_reshape(c, zero, 2, (int64_t[]){n, bytes}), bits);
+      zero = kit_slice(c, zero, 1, 0, blocks);
+    }
+    zero = kit_cast_to(c, kit_reshape(c, zero, 3, (int64_t[]){n, blocks, 1}), dt);
+  }
+  w = kit_mul(c, kit_sub(c, kit_cast_to(c, w, dt), zero), scale);
+  w = kit_slice(c, kit_reshape(c, w, 2, (int64_t[]){n, blocks * block}), 1, 0, k);
+  const Node *y = kit_matmul(c, kit_in(c, 0), kit_swap_last(c, w));
+  return kit_opt(c, 5) ? kit_add(c, y, kit_opt(c, 5)) : y;
+}
+
+/* input, weight, bias, input_scale, weight_scale, mask, input_zero, weight_zero, past: (x w + bias), for Attention */
+const Node *onnx_quantized_projection(Conversion *c)
+{
+  const Node *x = dequantize(c, kit_in(c, 0), kit_in(c, 3), kit_opt(c, 6), -1);
+  return kit_add(c, kit_matmul(c, x, dequantize(c, kit_in(c, 1), kit_in(c, 4), kit_opt(c, 7), -1)), kit_in(c, 2));
 }
 
 static const OnnxRow microsoft_rows[] = {
   {"DequantizeLinear", 1, convert_dequantize},
   {"DynamicQuantizeMatMul", 1, convert_dynamic_quantize_matmul},
   {"MatMulIntegerToFloat", 1, convert_matmul_integer_to_float},
+  {"MatMulNBits", 1, convert_matmul_nbits},
   {"QGemm", 1, convert_qgemm},
   {"QLinearAdd", 1, convert_qlinear_binary},
   {"QLinearAveragePool", 1, convert_qlinear_pool},

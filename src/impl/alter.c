@@ -184,6 +184,7 @@ bool impl_alter_words(Module *m, const Target *t, const Node *call, AlteredCall 
   const char *op = call->u.call.op->name;
   if (!strcmp(op, "nn.contrib_recurrent")) return recurrent_alter(m, t, call, out);
   if (call->type->kind != TY_TENSOR) return false;
+  if (int8_alter(m, t, call, out)) return true;
   if (!strcmp(op, "nn.conv2d")) return sums_words(call) && alter_word_conv(m, t, call, out);
   return false;
 }

@@ -273,6 +273,26 @@ const Tensor *matmul_pack_rows(Module *, const Tensor *a, int64_t height, int wo
  * form of it. */
 int matmul_word(Ctx *, const Target *, const Node *call);
 
+/* ---- int8_conv.c ------------------------------------------------------------------------- */
+
+/* Channels of a block of bytes; 0: four does not divide their number. */
+int64_t int8_block(const Target *, int64_t channels);
+/* Products of integers, summed in int32: the form that the target's instructions want.  False: the call stays. */
+bool int8_alter(Module *, const Target *, const Node *call, AlteredCall *out);
+double int8_cost(const Target *, const Node *call);
+bool int8_conv_fits(const Target *, const Node *call);
+void int8_conv_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+void int8_conv_schedule(ImplGroup *);
+bool int8_depthwise_fits(const Target *, const Node *call);
+double int8_depthwise_cost(const Target *, const Node *call);
+void int8_depthwise_schedule(ImplGroup *);
+bool int8_dense_fits(const Target *, const Node *call);
+void int8_dense_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+void int8_dense_schedule(ImplGroup *);
+bool int8_batch_fits(const Target *, const Node *call);
+void int8_batch_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+void int8_batch_schedule(ImplGroup *);
+
 /* ---- blocks.c ---------------------------------------------------------------------------- */
 
 extern const AttrsDef BlocksPlan_table;

@@ -445,8 +445,88 @@ static const Expr *expand_dot(Module *m, const Target *target, const Expr *call)
   return math_add(k, half[0][0], half[1][0], MMUL(half[0][1], half[1][1]));
 }
 
+/* ---- dot ----------------------------------------------------------------------------------------------- */
+
+/* One side's elements as a word of memory: loads of neighbours, the first at a multiple of the group; NULL: they are
+ * none.  The word is a load of uint32 from the same memory. */
+static const Expr *word_of(Module *m, int g, const Expr *const *e)
+{
+  bool spread = e[0]->kind == E_BROADCAST;
+  const Expr *load[4];
+  for (int i = 0; i < g; i++) {
+    if ((e[i]->kind == E_BROADCAST) != spread) return NULL;
+    load[i] = spread ? e[i]->arg[0] : e[i];
+    if (load[i]->kind != E_LOAD || load[i]->nargs != 1 || load[i]->u.buffer != load[0]->u.buffer) return NULL;
+  }
+  const Buffer *b = load[0]->u.buffer;
+  Scope scope = scope_begin(m->ctx);
+  Analyzer *an = analyzer_new(m, scratch(m->ctx));
+  const Expr *base[4];
+  int lanes = load[0]->dtype.lanes;
+  bool ok = true;
+  for (int i = 0; i < g && ok; i++) {
+    const Expr *at = load[i]->arg[0];
+    if (lanes > 1) {
+      ok = at->kind == E_RAMP && expr_is_int(at->arg[1], g);
+      if (ok) at = at->arg[0];
+    }
+    base[i] = at;
+    if (ok && i) {
+      const Expr *distance = expr_simplify(an, expr_sub(m, base[i], base[0]));
+      ok = expr_is_int(distance, i);
+    }
+  }
+  const Expr *group = ok ? expr_int(m, base[0]->dtype, g) : NULL;
+  ok = ok && expr_is_int(expr_simplify(an, expr_floormod(m, base[0], group)), 0);
+  const Expr *at = ok ? expr_simplify(an, expr_floordiv(m, base[0], group)) : NULL;
+  scope_end(m->ctx, scope);
+  if (!ok) return NULL;
+  const Expr *size = expr_floordiv(m, b->shape[0], expr_int(m, b->shape[0]->dtype, g));
+  const Buffer *words =
+      buffer_new(m, b->name, DTYPE(DT_UINT, 32), 1, &size, NULL, NULL, b->scope, b->align, b->offset_factor, b->data);
+  if (lanes > 1) at = expr_ramp(m, at, expr_int(m, at->dtype, 1), lanes);
+  const Expr *word = expr_load(m, words, 1, &at);
+  return spread ? expr_broadcast(m, word, e[0]->dtype.lanes) : word;
+}
+
+static DotElement dot_element(DType t)
+{
+  if (t.code == DT_BFLOAT) return DOT_BF16;
+  return t.bits == 16 ? DOT_S16 : t.code == DT_INT ? DOT_S8 : DOT_U8;
+}
+
+/* An instruction over words where the target has one, else the products one by one. */
+static const Expr *expand_groups(Module *m, const Target *target, const Expr *call)
+{
+  int g = call->nargs / 2;
+  const Expr *const *a = call->arg;
+  const Expr *const *b = call->arg + g;
+  DType ta = a[0]->dtype;
+  DType tb = b[0]->dtype;
+  if (ta.bits == 8) {
+    int lanes = call->dtype.lanes;
+    bool plain = target_dot(target, dot_element(ta), dot_element(tb), lanes) != NULL;
+    bool swapped = !plain && target_dot(target, dot_element(tb), dot_element(ta), lanes) != NULL;
+    const Expr *word[3] = {plain || swapped ? word_of(m, g, swapped ? b : a) : NULL};
+    word[1] = word[0] ? word_of(m, g, swapped ? a : b) : NULL;
+    if (word[1]) {
+      DType first = swapped ? tb : ta;
+      DType second = swapped ? ta : tb;
+      word[2] = expr_i32(m, (first.code == DT_INT) | (second.code == DT_INT) << 1);
+      return expr_call(m, DT_NONE, IN_WORD_DOT, 3, word);
+    }
+  }
+  const Expr *sum = NULL;
+  for (int i = 0; i < g; i++) {
+    const Expr *product = expr_mul(m, expr_cast(m, call->dtype, a[i]), expr_cast(m, call->dtype, b[i]));
+    sum = sum ? expr_add(m, sum, product) : product;
+  }
+  return sum;
+}
+
 const Expr *lower_math(Module *m, const Target *target, const Expr *call)
 {
+  if (call->kind == E_CALL && call->u.intrin == IN_DOT) return expand_groups(m, target, call);
   if (call->kind == E_CALL && call->u.intrin == IN_BF16_DOT) return expand_dot(m, target, call);
   if (call->kind != E_CALL || call->u.intrin >= IN_ABS || call->nargs < 1) return NULL;
   DType t = call->arg[0]->dtype;
@@ -466,8 +546,68 @@ const Expr *lower_math(Module *m, const Target *target, const Expr *call)
   return expand_float32(&k, f, call->arg[0], call->nargs > 1 ? call->arg[1] : NULL);
 }
 
+/* ---- rounding to integers -------------------------------------------------------------------------------- */
+
+static bool is_number(const Expr *e, double *out)
+{
+  if (e->kind == E_BROADCAST) e = e->arg[0];
+  if (e->kind != E_FLOAT) return false;
+  *out = e->u.f;
+  return true;
+}
+
+/* One limit of e by a number, as minimum and maximum are written: what is limited, or NULL. */
+static const Expr *limit_of(const Expr *e, double *lo, double *hi)
+{
+  const Expr *side[2];
+  bool min;
+  double v;
+  if (e->kind == E_MIN || e->kind == E_MAX) {
+    side[0] = e->arg[0], side[1] = e->arg[1];
+    min = e->kind == E_MIN;
+  } else if (e->kind == E_SELECT && (e->arg[0]->kind == E_LT || e->arg[0]->kind == E_GT)) {
+    const Expr *const *of = e->arg[0]->arg;
+    side[0] = e->arg[1], side[1] = e->arg[2];
+    bool straight = of[0] == side[0] && of[1] == side[1];
+    if (!straight && (of[0] != side[1] || of[1] != side[0])) return NULL;
+    min = (e->arg[0]->kind == E_LT) == straight;
+  } else {
+    return NULL;
+  }
+  int at = is_number(side[0], &v) ? 0 : 1;
+  if (!is_number(side[at], &v)) return NULL;
+  if (min && v < *hi) *hi = v;
+  if (!min && v > *lo) *lo = v;
+  return side[1 - at];
+}
+
+/* int(nearbyint(x)) for a product of an integer and a scale, within limits that leave it far inside 2^22: added to
+ * 1.5 * 2^23 it is rounded to the unit, halves to even, and stands in the low bits of the sum. */
+static const Expr *round_by_adding(Module *m, const Expr *e)
+{
+  static const double MAGIC = 12582912;
+  const Expr *round = e->arg[0];
+  if (dtype_elem(e->dtype).code != DT_INT || e->dtype.bits != 32 || round->kind != E_CALL ||
+      round->u.intrin != IN_NEARBYINT || round->dtype.bits != 32)
+    return NULL;
+  double lo = -INFINITY;
+  double hi = INFINITY;
+  const Expr *x = round->arg[0];
+  for (const Expr *next; (next = limit_of(x, &lo, &hi));) x = next;
+  bool product = x->kind == E_MUL && ((x->arg[0]->kind == E_CAST && dtype_is_int(x->arg[0]->arg[0]->dtype)) ||
+                                      (x->arg[1]->kind == E_CAST && dtype_is_int(x->arg[1]->arg[0]->dtype)));
+  if (!product || !(lo > -4194304.0 && hi < 4194303.0)) return NULL;
+  const Expr *sum = expr_add(m, round->arg[0], expr_float(m, round->dtype, MAGIC));
+  const Expr *bits = expr_call(m, e->dtype, IN_REINTERPRET, 1, &sum);
+  return expr_sub(m, bits, expr_int(m, e->dtype, 0x4b400000));
+}
+
 static const Expr *expand_node(Rewriter *rw, const Expr *e)
 {
+  if (e->kind == E_CAST) {
+    const Expr *rounded = round_by_adding(rw->m, e);
+    return rounded ? rounded : e;
+  }
   const Expr *r = e->kind == E_CALL ? lower_math(rw->m, rw->env, e) : NULL;
   return r ? r : e;
 }

@@ -207,7 +207,10 @@ typedef struct Widest {
   int bits;
 } Widest;
 
-static bool is_dot(const Expr *e) { return e->kind == E_CALL && e->u.intrin == IN_BF16_DOT; }
+static bool is_dot(const Expr *e)
+{
+  return e->kind == E_CALL && (e->u.intrin == IN_BF16_DOT || e->u.intrin == IN_DOT || e->u.intrin == IN_WORD_DOT);
+}
 
 static void widest(Widest *w, const Expr *e)
 {
@@ -476,6 +479,8 @@ static bool is_native(const Target *t, const Expr *e)
   case IN_POPCOUNT:
   case IN_CLZ:
   case IN_BF16_DOT:
+  case IN_DOT:
+  case IN_WORD_DOT:
   case IN_REINTERPRET:
   case IN_IF_THEN_ELSE:
   case IN_LIKELY: return true;

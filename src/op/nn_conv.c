@@ -300,7 +300,12 @@ static double conv_flops(const Node *call)
 {
   const Conv2DAttrs *a = call->u.call.attrs;
   const Type *weight = call->arg[1]->type;
-  double outputs = type_known_dim(weight, 0) * (str_ends(a->kernel_layout, "o") ? type_known_dim(weight, -1) : 1);
+  Layout kernel;
+  double outputs = type_known_dim(weight, 0);
+  if (!layout_parse(a->kernel_layout, &kernel)) {
+    int at = layout_find(&kernel, 'O');
+    outputs = at < 0 ? 0 : type_known_dim(weight, at) * (double)layout_block(&kernel, 'O');
+  }
   bool words = weight->dtype.code == DT_UINT && weight->dtype.bits >= 32; /* of elements of 16 bits (nn_pairs.c) */
   double elements = type_known_elements(weight) * (words ? weight->dtype.bits / 16 : 1);
   return outputs > 0 ? 2 * type_known_elements(call->type) * elements / outputs : 0;

@@ -3,7 +3,7 @@
  *   nn.dense         (…, k) x (units, k)           -> (…, units)
  *   nn.matmul        (…, k) x (k, m)               -> (…, m), either side transposed on demand
  *   nn.batch_matmul  (b, n, k) x (b, m, k)         -> (b, n, m), a batch of one serves all
- *   nn.contrib_dense_pack  the weight in blocks of output features
+ *   nn.contrib_dense_pack  the weight in blocks of output features, some input features side by side
  *
  * Products and sums are made in out_dtype.  A packed weight of uint32 holds pairs of bfloat16, two
  * elements of k each (nn_pairs.c), one of uint64 fours, zeros behind the last; data is bfloat16 then. */
@@ -168,21 +168,25 @@ const OpDef op_nn_matmul = {
 
 /* ---- dense with a packed weight ------------------------------------------------------------------ */
 
-static int64_t pack_block(OpCall *c)
+/* Rows of a block; group: columns that lie side by side for each of them, 1 without a fourth letter. */
+static int64_t pack_block(OpCall *c, int64_t *group)
 {
   const DensePackAttrs *a = c->attrs;
   Layout l = nn_layout(c, "weight_layout", a->weight_layout);
-  if (l.n != 3 || l.letter[0] != 'N' || l.letter[1] != 'C' || l.letter[2] != 'n')
-    opdef_raise(c, ERR_ARGUMENT, "weight_layout '%s' is not of the form NC8n", a->weight_layout);
+  if (l.n < 3 || l.n > 4 || l.letter[0] != 'N' || l.letter[1] != 'C' || l.letter[2] != 'n' ||
+      (l.n == 4 && l.letter[3] != 'c'))
+    opdef_raise(c, ERR_ARGUMENT, "weight_layout '%s' is not of the form NC8n or NC8n4c", a->weight_layout);
+  *group = l.n == 4 ? l.factor[3] : 1;
   return l.factor[2];
 }
 
 static const Type *dense_pack_type(OpCall *c)
 {
   const DensePackAttrs *a = c->attrs;
-  int64_t block = pack_block(c);
+  int64_t group;
+  int64_t block = pack_block(c, &group);
   nn_want_rank(c, 0, "data", 2);
-  nn_want_rank(c, 1, "weight", 3);
+  nn_want_rank(c, 1, "weight", group > 1 ? 4 : 3);
   const Type *data = c->arg[0];
   const Type *weight = c->arg[1];
   DType out = product_dtype(c, a->out_dtype);
@@ -190,8 +194,10 @@ static const Type *dense_pack_type(OpCall *c)
   const Expr *depth = data->shape[1];
   /* zeros behind the last */
   if (word == 4) depth = nn_simplify(c->m, nn_ceildiv(c->m, depth, expr_i32(c->m, 4)));
-  want_same_depth(
-      c, depth, word == 2 ? nn_simplify(c->m, expr_mul(c->m, weight->shape[1], expr_i32(c->m, 2))) : weight->shape[1]);
+  int64_t side = word == 2 ? 2 : group;
+  want_same_depth(c, depth,
+                  side > 1 ? nn_simplify(c->m, expr_mul(c->m, weight->shape[1], expr_i32(c->m, side)))
+                           : weight->shape[1]);
   if (nn_dims_differ(c->m, weight->shape[2], expr_i32(c->m, block)))
     opdef_raise(c, ERR_SHAPE, "weight %s has blocks of %s, weight_layout '%s' says %" PRId64, nn_arg_shape(c, 1),
                 expr_str_of(scratch(c->m->ctx), weight->shape[2]), a->weight_layout, block);
@@ -205,11 +211,16 @@ static const Type *dense_pack_type(OpCall *c)
 static void dense_pack_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   Module *m = c->m;
-  const Expr *block = expr_i32(m, pack_block(c));
+  int64_t group;
+  const Expr *block = expr_i32(m, pack_block(c, &group));
   Stage s = nn_stage(m, 2, c->out->shape, "y x");
   int word = nn_word_elements(c, in[0]->buffer->dtype, in[1]->buffer->dtype, c->out->dtype);
   const Expr *k = nn_reduce_axis(&s, "k", in[1]->buffer->shape[1]);
-  const Expr *w[] = {expr_floordiv(m, s.at[1], block), k, expr_floormod(m, s.at[1], block)};
+  const Expr *w[4] = {expr_floordiv(m, s.at[1], block), k, expr_floormod(m, s.at[1], block)};
+  if (group > 1) {
+    w[3] = nn_reduce_axis(&s, "ki", expr_i32(m, group));
+    k = expr_add(m, expr_mul(m, k, expr_i32(m, group)), w[3]);
+  }
   const Expr *term;
   const Expr *weight = nn_read(m, in[1], w);
   if (word > 1) {
@@ -224,7 +235,8 @@ static void dense_pack_compute(OpCall *c, const Tensor *const *in, const Tensor 
 
 const OpDef op_nn_contrib_dense_pack = {
   .name = "nn.contrib_dense_pack",
-  .doc = "nn.dense over a weight whose rows come in blocks: (units/8, in, 8) for NC8n",
+  .doc = "nn.dense over a weight whose rows come in blocks: (units/8, in, 8) for NC8n, (units/8, in/4, 8, 4) for "
+         "NC8n4c",
   .args = "data, weight",
   .min_args = 2,
   .max_args = 2,

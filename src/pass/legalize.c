@@ -25,13 +25,11 @@ static const Node *concatenate_in_steps(GraphRewriter *rw, const Node *call)
   return n > GROUPS_MAX_OPEN ? concatenate_in_steps(rw, out) : out;
 }
 
-static const Node *expand(GraphRewriter *rw, const Node *old, const Node *now)
+/* The call as what its operator is defined by, which fn then goes through; its operands are done. */
+static const Node *decompose(GraphRewriter *rw, const Node *now)
 {
-  (void)old;
-  if (groups_open_parts(now) > GROUPS_MAX_OPEN) return concatenate_in_steps(rw, now);
-  if (!groups_needs_decompose(now) || !now->type) return now;
   const Node *then = now->u.call.op->decompose(rw->m, now);
-  GraphRewriter inner = {.m = rw->m, .fn = expand, .arena = rw->arena};
+  GraphRewriter inner = {.m = rw->m, .fn = rw->fn, .arena = rw->arena};
   for (int i = 0; i < now->nargs; i++) map_put(inner.arena, &inner.memo, now->arg[i], (void *)(uintptr_t)now->arg[i]);
   for (int i = 0; i < now->nargs; i++)
     for (int k = 0; now->arg[i]->kind == N_TUPLE && k < now->arg[i]->nargs; k++)
@@ -39,8 +37,32 @@ static const Node *expand(GraphRewriter *rw, const Node *old, const Node *now)
   return graph_rewrite(&inner, then);
 }
 
+static const Node *expand(GraphRewriter *rw, const Node *old, const Node *now)
+{
+  (void)old;
+  if (groups_open_parts(now) > GROUPS_MAX_OPEN) return concatenate_in_steps(rw, now);
+  return groups_needs_decompose(now) && now->type ? decompose(rw, now) : now;
+}
+
 const Node *pass_legalize(PassContext *pc, Module *m, const Node *f, const char *name, void *env)
 {
   (void)pc, (void)name, (void)env;
   return is_primitive(f) ? f : rewrite(m, f, expand, NULL);
+}
+
+/* CanonicalizeQnn: the same for quantized operators alone, so that passes written for integers see them.
+ *   needs   types
+ *   keeps   types
+ *   breaks  nothing */
+static const Node *expand_quantized(GraphRewriter *rw, const Node *old, const Node *now)
+{
+  (void)old;
+  bool quantized = now->kind == N_CALL && str_starts(now->u.call.op->name, "qnn.");
+  return quantized && groups_needs_decompose(now) && now->type ? decompose(rw, now) : now;
+}
+
+const Node *pass_canonicalize_qnn(PassContext *pc, Module *m, const Node *f, const char *name, void *env)
+{
+  (void)pc, (void)name, (void)env;
+  return is_primitive(f) ? f : rewrite(m, f, expand_quantized, NULL);
 }

@@ -19,10 +19,12 @@ enum {
   pass_combine_options_count = 1,
   pass_mixed_precision_options_count = 2,
   pass_remove_unused_options_count = 1,
+  pass_fake_quantization_options_count = 2,
   pass_plan_devices_options_count = 1
 };
 extern const PassOption pass_dead_code_options[], pass_convert_layout_options[], pass_fuse_ops_options[],
-    pass_combine_options[], pass_mixed_precision_options[], pass_remove_unused_options[], pass_plan_devices_options[];
+    pass_combine_options[], pass_mixed_precision_options[], pass_remove_unused_options[],
+    pass_fake_quantization_options[], pass_plan_devices_options[];
 
 /* mixed_precision.c: missing as the option missing_op_mode; outputs keep their dtypes or take the narrow one. */
 const Node *pass_mixed_precision_with(PassContext *, Module *, const Node *f, DType narrow, int64_t missing,

@@ -10,6 +10,8 @@ static const char *const list[] = {
   "InferType",
   "RemoveUnusedFunctions",
   "ToGraphNormalForm",
+  "FakeQuantizationToInteger",
+  "LegalizeQnn",
   "PlanDevices",
   "SimplifyInference",
   "DynamicToStatic",

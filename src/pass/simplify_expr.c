@@ -154,6 +154,22 @@ static const Node *rule_neutral(Module *m, const Node *n)
   return n;
 }
 
+/* (y + c) + d, and with minus on either place -> y + one constant; of integers, which wrap and lose nothing. */
+static const Node *rule_offsets(Module *m, const Node *n)
+{
+  if (!is_call_of(n, "add,subtract") || !is_tensor(n) || !dtype_is_int(n->type->dtype)) return n;
+  const Node *x = n->arg[0];
+  const Node *d = n->arg[1];
+  if (!is_call_of(x, "add,subtract") || d->kind != N_CONST || x->arg[1]->kind != N_CONST || !same_type(x->arg[0], n))
+    return n;
+  const Node *c = x->arg[1];
+  bool minus = is_call(x, "subtract");
+  bool less = is_call(n, "subtract");
+  const Node *y = x->arg[0];
+  if (minus && less) return make2(m, "subtract", y, make2(m, "add", c, d));
+  return make2(m, "add", y, minus ? make2(m, "subtract", d, c) : make2(m, less ? "subtract" : "add", c, d));
+}
+
 /* op(x, full(v)) -> op(x, v): the scalar broadcasts by itself. */
 static const Node *rule_full(Module *m, const Node *n)
 {
@@ -397,9 +413,9 @@ static const Node *rule_sink_view(Module *m, const Node *n)
   return n;
 }
 
-static const Rule rules[] = {rule_views,   rule_transpose, rule_layout,   rule_cast,  rule_like,
-                             rule_neutral, rule_full,      rule_identity, rule_tuple, rule_matmul,
-                             rule_dense,   rule_pad,       rule_sink_view};
+static const Rule rules[] = {rule_views,   rule_transpose, rule_layout, rule_cast,     rule_like,
+                             rule_neutral, rule_offsets,   rule_full,   rule_identity, rule_tuple,
+                             rule_matmul,  rule_dense,     rule_pad,    rule_sink_view};
 enum { NRULES = sizeof rules / sizeof *rules };
 
 static const Node *apply_rules(GraphRewriter *rw, const Node *old, const Node *now)

@@ -152,6 +152,28 @@ int target_lanes(const Target *, int bits); /* vector_bits / bits, at least 1 */
 int target_align(const Target *);           /* bytes that tensors and workspaces are aligned to; a power of two */
 /* Is there an instruction that adds the products of pairs of bfloat16 to so many float32 lanes? */
 bool target_has_dot(const Target *, int lanes);
+/* ---- dots.c: instructions that add several products to a sum at once ------------------------------------------- */
+
+typedef enum { DOT_S8, DOT_U8, DOT_S16, DOT_BF16 } DotElement;
+typedef struct TargetDot {
+  const char *name; /* the instruction */
+  Arch arch;
+  CpuFeature feature; /* CPU_NFEATURES: one that is not in CPU_FEATURES: `attr` */
+  const char *attr;   /* NULL, or its name in -mattr */
+  DotElement a, b;    /* of the two operands; sums are int32, of bfloat16 float32 */
+  int group;          /* products that are added to each sum */
+  int rows, columns;  /* sums of a block, each row of a by each column of b; 1 and 1: lane by lane */
+  int bits;           /* of one operand; 0: a tile register */
+  double rate;        /* instructions begun for one multiply-add of a vector of floats */
+  /* what LLVM calls it, with %d for the bits of a vector; NULL: no code is made for it yet */
+  const char *llvm;
+} TargetDot;
+/* The row for these operands, lane by lane over so many sums; NULL: there is none, and it is spelt out. */
+const TargetDot *target_dot(const Target *, DotElement a, DotElement b, int lanes);
+/* Of the data of a product whose weight is int8: what its fastest instruction takes.  False: it does not matter. */
+bool target_dot_data(const Target *, DotElement *out);
+int target_dot_count(void);
+const TargetDot *target_dot_at(int);
 /* One that multiplies so many float32 lanes by powers of two? */
 bool target_has_scale(const Target *, int lanes);
 /* One that adds two fours by two fours, all four sums, to a 2 x 2 block of float32: AArch64's bfmmla? */

@@ -131,6 +131,34 @@ static void test_features_follow_each_other(void **state)
   }
 }
 
+/* Which instruction adds products of these operands to so many sums; "" for none. */
+static const char *dot_name(const Target *t, DotElement a, DotElement b, int lanes)
+{
+  const TargetDot *row = target_dot(t, a, b, lanes);
+  return row ? row->name : "";
+}
+
+static void test_dots(void **state)
+{
+  (void)state;
+  DotElement data;
+  const Target *t = parse("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1");
+  assert_string_equal(dot_name(t, DOT_S8, DOT_S8, 4), "sdot");
+  assert_string_equal(dot_name(t, DOT_U8, DOT_U8, 2), "udot");
+  assert_string_equal(dot_name(t, DOT_U8, DOT_S8, 4), "");
+  assert_string_equal(dot_name(t, DOT_S8, DOT_S8, 8), "");
+  assert_true(target_dot_data(t, &data) && data == DOT_S8);
+  t = parse("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1");
+  assert_string_equal(dot_name(t, DOT_U8, DOT_S8, 4), "usdot");
+  t = parse("llvm -mcpu=sapphirerapids");
+  assert_string_equal(dot_name(t, DOT_U8, DOT_S8, 16), "vpdpbusd");
+  assert_string_equal(dot_name(t, DOT_BF16, DOT_BF16, 16), "vdpbf16ps");
+  assert_string_equal(dot_name(t, DOT_S8, DOT_S8, 16), "");
+  assert_true(target_dot_data(t, &data) && data == DOT_U8);
+  assert_false(target_dot_data(parse("llvm -mcpu=x86-64-v3"), &data));
+  assert_false(target_dot_data(parse("c"), &data));
+}
+
 static void test_host(void **state)
 {
   (void)state;
@@ -310,6 +338,7 @@ int main(void)
     cmocka_unit_test_setup_teardown(test_levels, setup, teardown),
     cmocka_unit_test_setup_teardown(test_cpu_names_its_architecture, setup, teardown),
     cmocka_unit_test_setup_teardown(test_features_follow_each_other, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_dots, setup, teardown),
     cmocka_unit_test_setup_teardown(test_host, setup, teardown),
     cmocka_unit_test_setup_teardown(test_host_agrees_with_the_kernel, setup, teardown),
     cmocka_unit_test_setup_teardown(test_cuda, setup, teardown),

@@ -15,6 +15,7 @@ from . import linalg as linalg
 from . import ml as ml
 from . import nn as nn
 from . import optional as optional
+from . import qnn as qnn
 from . import random as random
 from . import sequence as sequence
 from . import signal as signal
@@ -35,7 +36,7 @@ __all__ = [
     "linalg", "log", "log10", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp",
     "matrix_set_diag", "max", "maximum", "mean", "mean_std", "mean_variance", "meshgrid", "min", "minimum", "ml",
     "mod", "multiply", "ndarray_size", "negative", "nn", "not_equal", "on_device", "one_hot", "ones", "ones_like",
-    "optional", "power", "prod", "random", "reinterpret", "repeat", "reshape", "reshape_like", "reverse",
+    "optional", "power", "prod", "qnn", "random", "reinterpret", "repeat", "reshape", "reshape_like", "reverse",
     "reverse_sequence", "right_shift", "round", "rsqrt", "scatter_elements", "scatter_nd", "searchsorted",
     "sequence", "sequence_mask", "shape_of", "sigmoid", "sign", "signal", "sin", "sinh", "slice_like",
     "sliding_window", "sort", "sparse_reshape", "sparse_to_dense", "split", "sqrt", "squeeze", "stack", "std",

@@ -7,12 +7,12 @@ from typing import Any, Optional
 from lathe._ir.transform import Pass
 
 __all__ = [
-    "InferType", "SimplifyInference", "Legalize", "FoldConstant", "LiftWeights", "SimplifyExpr", "DynamicToStatic",
-    "DeadCodeElimination", "EliminateCommonSubexpr", "ForwardFoldScaleAxis", "BackwardFoldScaleAxis",
-    "FoldScaleAxis", "FuseAttention", "CanonicalizeOps", "CanonicalizeCast", "AlterOpLayout", "ConvertLayout",
-    "FuseOps", "DefuseOps", "WrapCalls", "CombineParallelConv2D", "CombineParallelDense",
-    "CombineParallelBatchMatmul", "FastMath", "ReducePrecision", "ToMixedPrecision", "Inline",
-    "RemoveUnusedFunctions", "PlanDevices", "ToANormalForm", "ToGraphNormalForm",
+    "InferType", "SimplifyInference", "FakeQuantizationToInteger", "LegalizeQnn", "CanonicalizeQnn", "Legalize",
+    "FoldConstant", "LiftWeights", "SimplifyExpr", "DynamicToStatic", "DeadCodeElimination",
+    "EliminateCommonSubexpr", "ForwardFoldScaleAxis", "BackwardFoldScaleAxis", "FoldScaleAxis", "FuseAttention",
+    "CanonicalizeOps", "CanonicalizeCast", "AlterOpLayout", "ConvertLayout", "FuseOps", "DefuseOps", "WrapCalls",
+    "CombineParallelConv2D", "CombineParallelDense", "CombineParallelBatchMatmul", "FastMath", "ReducePrecision",
+    "ToMixedPrecision", "Inline", "RemoveUnusedFunctions", "PlanDevices", "ToANormalForm", "ToGraphNormalForm",
 ]
 
 def InferType() -> Pass:
@@ -20,6 +20,15 @@ def InferType() -> Pass:
 
 def SimplifyInference() -> Pass:
     """normalisations become multiply and add; dropout goes"""
+
+def FakeQuantizationToInteger(hard_fail: Optional[bool] = None, use_qat: Optional[bool] = None) -> Pass:
+    """what stands between qnn.dequantize and qnn.quantize is computed in integers"""
+
+def LegalizeQnn() -> Pass:
+    """quantized tensors take the sign that the target's dot products want"""
+
+def CanonicalizeQnn() -> Pass:
+    """quantized operators become integer core operators"""
 
 def Legalize() -> Pass:
     """operators without a kernel of their own become others"""

@@ -57,8 +57,10 @@ def build(
     mod = as_module(ir_mod, params)
     targets = targets_of(target, target_host)
     handles = [t._h for t in targets]
-    compiled = call("compile", mod, handles, PassContext.current().for_compiler(handles), None, False, None,
-                    list(entries or ()), weights)
+    ctx = PassContext.current()
+    c = ctx.for_compiler(handles)
+    compiled = call("compile", mod, handles, c, None, False, None, list(entries or ()), weights)
+    ctx.notes = call("pass_context_notes", c)  # what passes had to say: which nodes stay in float, and why
     said = targets[0] if len(targets) == 1 else targets
     return ExecutorFactoryModule(compiled, None, {}, said, mod_name or "default")
 

@@ -142,7 +142,7 @@ def contrib_dense_pack(
     units: int = 0,
     out_dtype: Optional[str] = None,
 ) -> RelayExpr:
-    """nn.dense over a weight whose rows come in blocks: (units/8, in, 8) for NC8n"""
+    """nn.dense over a weight whose rows come in blocks: (units/8, in, 8) for NC8n, (units/8, in/4, 8, 4) for NC8n4c"""
 
 def contrib_bfloat16_pairs(data: Value, axis: int = 1, count: int = 2) -> RelayExpr:
     """two neighbours along an axis, rounded to bfloat16, as one uint32, or four as one uint64: the forms in which products of bfloat16 take their weight"""

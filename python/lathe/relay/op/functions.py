@@ -294,6 +294,22 @@ def _number(x: Any, dtype: str) -> Any:
     return x if isinstance(x, _expr.RelayExpr) else const(x, dtype)
 
 
+def qnn_leaky_relu(
+    x: Any, alpha: float, input_scale: Any, input_zero_point: Any, output_scale: Any, output_zero_point: Any
+) -> Any:
+    """x where it is positive, alpha * x elsewhere, of a quantized tensor."""
+    operands = [x, input_scale, input_zero_point, output_scale, output_zero_point]
+    return make_call(row("qnn.leaky_relu"), operands, {"alpha": alpha})
+
+
+def qnn_concatenate(
+    data: Any, input_scales: Any, input_zero_points: Any, output_scale: Any, output_zero_point: Any, axis: int
+) -> Any:
+    """Quantized tensors one behind the other, each requantized to the output's scale."""
+    operands = [data, input_scales, input_zero_points, output_scale, output_zero_point]
+    return make_call(row("qnn.concatenate"), operands, {"axis": axis})
+
+
 def contrib_conv2d_nchwc(
     data: Any,
     kernel: Any,
@@ -407,6 +423,8 @@ def _overrides() -> Dict[str, Callable[..., Any]]:
     table["vision.non_max_suppression"] = non_max_suppression
     table["nn.contrib_conv2d_NCHWc"] = contrib_conv2d_nchwc
     table["nn.contrib_depthwise_conv2d_NCHWc"] = contrib_depthwise_conv2d_nchwc
+    table.update({"qnn.leaky_relu": qnn_leaky_relu, "qnn.concatenate": qnn_concatenate})
+    table.update({n: _spatial(n, 2) for n in ("qnn.conv2d", "qnn.conv2d_transpose", "qnn.avg_pool2d")})
     names = rows()
     for d in (1, 2, 3):
         for kind in (

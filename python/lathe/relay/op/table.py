@@ -194,6 +194,7 @@ _FILES = {
     "nn": ("nn",),
     "image": ("image",),
     "vision": ("nms", "multibox", "rcnn", "yolo"),
+    "qnn": ("op", "qnn"),
 }
 
 
@@ -211,7 +212,7 @@ def _mirror(package: types.ModuleType, op: types.ModuleType, words: Set[str]) ->
             continue
         sys.modules[f"{op.__name__}.{word}"] = value
         for file in _FILES.get(word, ()):
-            sys.modules[f"{op.__name__}.{word}.{file}"] = value
+            sys.modules[f"{op.__name__}.{word}.{file}"] = sys.modules[f"{package.__name__}.{word}.{file}"] = value
             if file not in vars(value):
                 setattr(value, file, value)
     for file in _FILES[""]:

@@ -1,0 +1,359 @@
+/* int8_conv.c: convolutions of bytes, summed in int32, four products at a time.
+ *
+ *   out[n, o, y, x, c] = sum over i, ky, kx, q of
+ *                        dot(data[n, i, y', x', 4q … 4q + 3], weight[o, i, ky, kx, q, c, 0 … 3])
+ *
+ * Data comes in blocks of channels (NCHW16c); the weight (OIHW4i16o4i) has the four input channels of a step side by
+ * side for each output channel, so that a vector of it is what one instruction takes beside one word of the data.
+ * The loops are those of conv.c, a step for four channels.
+ *
+ * Depthwise sums have no channels to take together: they are made of 16-bit elements (src/op/qnn_product.c), by the
+ * schedule of depthwise.c. */
+#include "impl/internal.h"
+#include "op/nn_kit.h"
+
+enum { WORD = 4 };
+
+static bool is_byte(DType t) { return dtype_is_int(t) && t.bits == 8; }
+
+static DotElement element(DType t) { return t.code == DT_INT ? DOT_S8 : DOT_U8; }
+
+/* Is there an instruction for it? */
+static bool has_dot(const Target *t, const Node *call)
+{
+  const Node *const *arg = call->arg;
+  int lanes = target_lanes(t, 32);
+  return is_byte(arg[0]->type->dtype) && is_byte(arg[1]->type->dtype) && dtype_eq(call->type->dtype, DT_I32) &&
+         target_dot(t, element(arg[0]->type->dtype), element(arg[1]->type->dtype), lanes);
+}
+
+/* ---- layouts --------------------------------------------------------------------------------------- */
+
+int64_t int8_block(const Target *t, int64_t channels)
+{
+  int64_t wide = 4 * target_lanes(t, 32);
+  for (int64_t b = wide; b >= WORD; b /= 2)
+    if (channels % b == 0) return b;
+  return 0;
+}
+
+static const char *blocked(Module *m, int64_t block) { return arena_printf(m->arena, "NCHW%" PRId64 "c", block); }
+
+static bool is_plain(const Node *call)
+{
+  const Conv2DAttrs *a = call->u.call.attrs;
+  const Type *x = call->arg[0]->type;
+  const Type *w = call->arg[1]->type;
+  if (strcmp(a->data_layout, "NCHW") || strcmp(a->kernel_layout, "OIHW") ||
+      (*a->out_layout && strcmp(a->out_layout, "NCHW")))
+    return false;
+  for (int d = 1; d < 4; d++)
+    if (!known(x->shape[d])) return false;
+  for (int d = 0; d < 4; d++)
+    if (!known(w->shape[d])) return false;
+  return true;
+}
+
+static bool alter_depthwise(Module *m, const Target *t, const Node *call, AlteredCall *out)
+{
+  const Conv2DAttrs *a = call->u.call.attrs;
+  const Type *w = call->arg[1]->type;
+  int64_t block = int8_block(t, a->groups);
+  if (known(w->shape[0]) != a->groups || known(w->shape[1]) != 1 || !block || call->arg[0]->type->dtype.bits != 16)
+    return false;
+  Conv2DAttrs *to = attrs_copy(m, &Conv2D_attrs, a);
+  to->data_layout = to->out_layout = blocked(m, block);
+  to->kernel_layout = arena_printf(m->arena, "OIHW%" PRId64 "o", block);
+  *out = (AlteredCall){.op = opdef_get(m->ctx, "nn.contrib_depthwise_conv2d_NCHWc"), .attrs = to, .nargs = 2};
+  out->arg[0] = call->arg[0];
+  out->arg[1] = alter_transform(m, call->arg[1], "OIHW", to->kernel_layout);
+  out->in[0] = out->out = (LayoutPair){"NCHW", to->data_layout};
+  return true;
+}
+
+static bool alter_conv(Module *m, const Target *t, const Node *call, AlteredCall *out)
+{
+  const Conv2DAttrs *a = call->u.call.attrs;
+  const Type *w = call->arg[1]->type;
+  if (!is_plain(call) || !alter_is_constant(m->ctx, call->arg[1])) return false;
+  if (a->groups > 1) return alter_depthwise(m, t, call, out);
+  if (!has_dot(t, call)) return false;
+  int64_t cb = int8_block(t, known(w->shape[1]));
+  int64_t ob = int8_block(t, known(w->shape[0]));
+  if (!cb || !ob) return false;
+  Conv2DAttrs *to = attrs_copy(m, &Conv2D_attrs, a);
+  to->data_layout = blocked(m, cb);
+  to->out_layout = blocked(m, ob);
+  to->kernel_layout = arena_printf(m->arena, "OIHW%" PRId64 "i%" PRId64 "o4i", cb / WORD, ob);
+  *out = (AlteredCall){.op = opdef_get(m->ctx, "nn.contrib_conv2d_NCHWc"), .attrs = to, .nargs = 2};
+  out->arg[0] = call->arg[0];
+  out->arg[1] = alter_transform(m, call->arg[1], "OIHW", to->kernel_layout);
+  out->in[0] = (LayoutPair){"NCHW", to->data_layout};
+  out->out = (LayoutPair){"NCHW", to->out_layout};
+  return true;
+}
+
+/* (m, k) by (n, k), n in panels of some vectors, k in words. */
+static bool alter_dense(Module *m, const Target *t, const Node *call, AlteredCall *out)
+{
+  const Type *x = call->arg[0]->type;
+  const Type *w = call->arg[1]->type;
+  if (strcmp(call->u.call.op->name, "nn.dense") || x->ndim != 2 || !has_dot(t, call) || !known(w->shape[0]) ||
+      !known(w->shape[1]) || known(w->shape[1]) % WORD || !alter_is_constant(m->ctx, call->arg[1]))
+    return false;
+  int64_t width = int8_block(t, known(w->shape[0]));
+  if (width < target_lanes(t, 32)) return false;
+  DensePackAttrs *to = attrs_new(m, &DensePack_attrs);
+  to->units = known(w->shape[0]);
+  to->weight_layout = arena_printf(m->arena, "NC%" PRId64 "n4c", width);
+  to->out_dtype = DT_I32;
+  *out = (AlteredCall){.op = opdef_get(m->ctx, "nn.contrib_dense_pack"), .attrs = to, .nargs = 2};
+  out->arg[0] = call->arg[0];
+  out->arg[1] = alter_transform(m, call->arg[1], "NC", to->weight_layout);
+  return true;
+}
+
+bool int8_alter(Module *m, const Target *t, const Node *call, AlteredCall *out)
+{
+  if (call->kind != N_CALL || call->type->kind != TY_TENSOR || !dtype_eq(call->type->dtype, DT_I32)) return false;
+  const char *op = call->u.call.op->name;
+  if (!strcmp(op, "nn.conv2d")) return alter_conv(m, t, call, out);
+  return !strcmp(op, "nn.dense") && alter_dense(m, t, call, out);
+}
+
+/* ---- convolutions ------------------------------------------------------------------------------------ */
+
+static bool static_from(const Type *t, int from)
+{
+  for (int d = from; d < t->ndim; d++)
+    if (!known(t->shape[d])) return false;
+  return true;
+}
+
+bool int8_conv_fits(const Target *t, const Node *call)
+{
+  const Conv2DAttrs *a = call->u.call.attrs;
+  return has_dot(t, call) && a->groups == 1 && conv_block(a->data_layout, 2) && conv_block(a->out_layout, 2) &&
+         str_ends(a->kernel_layout, "o4i") && call->arg[1]->type->ndim == 7 && static_from(call->type, 1) &&
+         static_from(call->arg[1]->type, 0);
+}
+
+double int8_cost(const Target *t, const Node *call) { return impl_flops(call) / (WORD * cost_flops(t, 32)); }
+
+static void pads_of(AttrInts p, int64_t *before, int64_t *after)
+{
+  for (int d = 0; d < 2; d++) {
+    before[d] = impl_list_at(p, d, 0);
+    after[d] = p.n == 4 ? p.v[2 + d] : before[d];
+  }
+}
+
+void int8_conv_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
+{
+  (void)plan;
+  (void)t;
+  Module *m = c->m;
+  const Conv2DAttrs *a = c->attrs;
+  int64_t pad[5] = {0};
+  int64_t end[5] = {0};
+  pads_of(a->padding, &pad[2], &end[2]);
+  const Tensor *data = nn_pad_constant(m, in[0], pad, end, expr_const(m, in[0]->buffer->dtype, 0), "pad_temp");
+  const Expr *const *w = in[1]->buffer->shape; /* o, i, ky, kx, q, c, 4 */
+  Stage s = nn_stage(m, 5, c->out->shape, "nn ff yy xx ff_block");
+  const Expr *i = nn_reduce_axis(&s, "rco", w[1]);
+  const Expr *tap[2], *at[2];
+  for (int d = 0; d < 2; d++) {
+    tap[d] = nn_reduce_axis(&s, d ? "rx" : "ry", w[2 + d]);
+    at[d] = expr_add(m, expr_mul(m, s.at[2 + d], expr_i32(m, impl_list_at(a->strides, d, 1))),
+                     expr_mul(m, tap[d], expr_i32(m, impl_list_at(a->dilation, d, 1))));
+  }
+  const Expr *q = nn_reduce_axis(&s, "rci", w[4]);
+  const Expr *part[2 * WORD];
+  for (int p = 0; p < WORD; p++) {
+    const Expr *channel = expr_add(m, expr_mul(m, q, expr_i32(m, WORD)), expr_i32(m, p));
+    part[p] = nn_read(m, data, (const Expr *[]){s.at[0], i, nn_index(&s, at[0]), nn_index(&s, at[1]), channel});
+    part[WORD + p] = nn_read(m, in[1], (const Expr *[]){s.at[1], i, tap[0], tap[1], q, s.at[4], expr_i32(m, p)});
+  }
+  *out = nn_sum(&s, "conv2d_NCHWc_int8", "conv2d_NCHWc_int8", expr_call(m, DT_NONE, IN_DOT, 2 * WORD, part), DT_I32);
+}
+
+/* The register tile of conv.c, over sums of 32 bits; bands of rows whose data stays in the second-level cache. */
+void int8_conv_schedule(ImplGroup *g)
+{
+  const Type *y = g->anchor->type;
+  const Type *w = g->anchor->arg[1]->type;
+  int64_t block = known_size(y, 4);
+  int64_t rows = known_size(y, 2);
+  int64_t vectors = alter_block_vectors(block, target_lanes(g->target, 32));
+  Tile tile = tile_for(g->target, 32, vectors, known_size(y, 1), rows, known_size(y, 3));
+  const Type *x = g->anchor->arg[0]->type;
+  int64_t row = known_size(x, 1) * known_size(x, 3) * known_size(x, 4) *
+                impl_list_at(((const Conv2DAttrs *)g->anchor->u.call.attrs)->strides, 0, 1);
+  int64_t cache = cost_l2(g->target) / 2;
+  ConvPlan *plan = arena_new_of(g->arena, ConvPlan);
+  *plan = (ConvPlan){
+    .data_block = known_size(x, 4), .out_block = block, .o = tile.o, .y = tile.y, .x = tile.x, .band = rows};
+  for (int64_t r = tile.y; r <= rows; r += tile.y)
+    if (rows % r == 0 && (r + known_size(w, 2)) * row <= cache) plan->band = r;
+  if (rows * row <= cache || rows % tile.y) plan->band = rows;
+  g->plan = plan;
+  conv_schedule(g);
+}
+
+/* ---- depthwise ------------------------------------------------------------------------------------------ */
+
+bool int8_depthwise_fits(const Target *t, const Node *call)
+{
+  (void)t;
+  const Conv2DAttrs *a = call->u.call.attrs;
+  return call->arg[0]->type->dtype.bits == 16 && dtype_is_int(call->arg[0]->type->dtype) &&
+         dtype_eq(call->type->dtype, DT_I32) && conv_block(a->data_layout, 2) && str_ends(a->kernel_layout, "o") &&
+         static_from(call->type, 1);
+}
+
+/* Columns of a tile: a divisor of the row whose sums stay in half of the registers; rows of a band: about as many as a
+ * quarter of the second-level cache holds. */
+void int8_depthwise_schedule(ImplGroup *g)
+{
+  const Type *y = g->anchor->type;
+  int64_t rows = known_size(y, 2);
+  int64_t columns = known_size(y, 3);
+  int64_t block = known_size(y, 4);
+  int64_t most = g->target->vector_registers / 2 / alter_block_vectors(block, target_lanes(g->target, 32));
+  int64_t best = 1;
+  int64_t band = 1;
+  for (int64_t x = 1; x <= most && x <= columns; x++)
+    if (columns % x == 0) best = x;
+  for (int64_t r = 1; r <= rows; r++)
+    if (rows % r == 0 && (r + 2) * columns * block * 4 <= cost_l2(g->target) / 4) band = r;
+  void *plan = attrs_new(g->src, &DepthwisePlan_table);
+  attrs_set_int(g->src, &DepthwisePlan_table, plan, "block", block);
+  attrs_set_int(g->src, &DepthwisePlan_table, plan, "x", best);
+  attrs_set_int(g->src, &DepthwisePlan_table, plan, "band", band);
+  g->plan = plan;
+  depthwise_schedule(g);
+}
+
+double int8_depthwise_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_flops(t, 32); }
+
+/* ---- products ---------------------------------------------------------------------------------------------- */
+
+bool int8_dense_fits(const Target *t, const Node *call)
+{
+  const DensePackAttrs *a = call->u.call.attrs;
+  return has_dot(t, call) && call->arg[1]->type->ndim == 4 && str_ends(a->weight_layout, "n4c") &&
+         static_from(call->arg[1]->type, 0) &&
+         a->units == known(call->arg[1]->type->shape[0]) * known(call->arg[1]->type->shape[2]);
+}
+
+void int8_dense_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
+{
+  (void)plan;
+  (void)t;
+  Module *m = c->m;
+  const Expr *const *w = in[1]->buffer->shape; /* n / b, k / 4, b, 4 */
+  Stage s = nn_stage(m, 2, c->out->shape, "y x");
+  const Expr *k = nn_reduce_axis(&s, "k", w[1]);
+  const Expr *part[2 * WORD];
+  for (int p = 0; p < WORD; p++) {
+    const Expr *at = expr_add(m, expr_mul(m, k, expr_i32(m, WORD)), expr_i32(m, p));
+    part[p] = nn_read(m, in[0], (const Expr *[]){s.at[0], at});
+    part[WORD + p] =
+        nn_read(m, in[1],
+                (const Expr *[]){expr_floordiv(m, s.at[1], w[2]), k, expr_floormod(m, s.at[1], w[2]), expr_i32(m, p)});
+  }
+  *out = nn_sum(&s, "dense_int8", "dense_int8", expr_call(m, DT_NONE, IN_DOT, 2 * WORD, part), DT_I32);
+}
+
+/* (b, n, k) by (b, m, k), m in whole vectors; the second operand is packed in the kernel. */
+bool int8_batch_fits(const Target *t, const Node *call)
+{
+  const BatchMatmulAttrs *a = call->u.call.attrs;
+  const Type *x = call->arg[0]->type;
+  const Type *y = call->arg[1]->type;
+  return has_dot(t, call) && !a->transpose_a && a->transpose_b && known(x->shape[2]) &&
+         known(x->shape[2]) % WORD == 0 && known(y->shape[1]) &&
+         int8_block(t, known(y->shape[1])) >= target_lanes(t, 32) && x->shape[0] == y->shape[0];
+}
+
+/* y (b, m, k) as (b, m / w, k / 4, w, 4). */
+static const Tensor *pack_rows(Module *m, const Tensor *y, int64_t w)
+{
+  const Expr *const *from = y->buffer->shape;
+  const Expr *word = expr_i32(m, WORD);
+  const Expr *width = expr_i32(m, w);
+  const Expr *shape[] = {from[0], nn_simplify(m, expr_floordiv(m, from[1], width)),
+                         nn_simplify(m, expr_floordiv(m, from[2], word)), width, word};
+  Stage s = nn_stage(m, 5, shape, NULL);
+  const Expr *at[] = {s.at[0], expr_add(m, expr_mul(m, s.at[1], width), s.at[3]),
+                      expr_add(m, expr_mul(m, s.at[2], word), s.at[4])};
+  return nn_finish(&s, "weight_pack", "injective", nn_read(m, y, at));
+}
+
+void int8_batch_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
+{
+  (void)plan;
+  Module *m = c->m;
+  int64_t width = int8_block(t, known(c->out->shape[2]));
+  const Tensor *packed = pack_rows(m, in[1], width);
+  Stage s = nn_stage(m, 3, c->out->shape, "b i j");
+  const Expr *k = nn_reduce_axis(&s, "k", packed->buffer->shape[2]);
+  const Expr *part[2 * WORD];
+  const Expr *w = expr_i32(m, width);
+  for (int p = 0; p < WORD; p++) {
+    const Expr *at = expr_add(m, expr_mul(m, k, expr_i32(m, WORD)), expr_i32(m, p));
+    part[p] = nn_read(m, in[0], (const Expr *[]){s.at[0], s.at[1], at});
+    part[WORD + p] = nn_read(
+        m, packed,
+        (const Expr *[]){s.at[0], expr_floordiv(m, s.at[2], w), k, expr_floormod(m, s.at[2], w), expr_i32(m, p)});
+  }
+  *out = nn_sum(&s, "batch_matmul_int8", "batch_matmul_int8", expr_call(m, DT_NONE, IN_DOT, 2 * WORD, part), DT_I32);
+}
+
+/* Steps of the sum that are written out: the words of a vector of the data's, where they divide it. */
+static int64_t steps_of(int64_t k)
+{
+  for (int64_t s = 4; s > 1; s /= 2)
+    if (k % s == 0) return s;
+  return 1;
+}
+
+/*   for batch, panels, tiles of rows                          threads
+ *     for k / 4 (steps written out)
+ *       tile[rows, panel] += dot(data[row, one word], weight[a vector of the panel]) */
+static void schedule_product(ImplGroup *g, int64_t width)
+{
+  generic_inline(g);
+  BlockRV sum = group_sum(g);
+  Nest *n = arena_new_of(g->arena, Nest);
+  nest_read(g, sum, n);
+  int lead = n->n - 3; /* of a batch */
+  if (lead < 0 || lead > 1 || !n->plain)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rows, columns, words");
+  int64_t vectors = alter_block_vectors(width, target_lanes(g->target, 32));
+  int64_t rows = n->loop[lead].extent;
+  Tile tile = tile_for(g->target, 32, vectors, 1, 1, rows ? rows : 1 << 20);
+  LoopRV ci, ri, ki, order[7];
+  int k = 0;
+  if (lead) order[k++] = n->loop[0].rv;
+  order[k++] = generic_split_by(g, n->loop[lead + 1].rv, width, &ci);
+  order[k++] = generic_split_by(g, n->loop[lead].rv, tile.x, &ri);
+  int outer = k;
+  order[k++] = generic_split_by(g, n->loop[lead + 2].rv, steps_of(n->loop[lead + 2].extent), &ki);
+  order[k++] = ki, order[k++] = ri, order[k++] = ci;
+  sched_reorder(g->s, k, order);
+  epilogue_write_out(g, impl_attach_epilogue(g, sum, order[outer - 1]), outer, false);
+  sched_unroll(g->s, ki);
+  sched_unroll(g->s, ri);
+  sched_vectorize(g->s, ci);
+  sched_decompose_reduction(g->s, sum, order[outer]);
+  int threads = cost_threads(g->target, impl_flops(g->anchor) / WORD, 0);
+  bool whole = rows && rows % tile.x == 0;
+  LoopRV parts = sched_fuse(g->s, whole ? outer : outer - 1, order, true);
+  if (threads > 1) sched_parallel(g->s, parts);
+  generic_rest(g);
+}
+
+void int8_dense_schedule(ImplGroup *g) { schedule_product(g, known_size(g->anchor->arg[1]->type, 2)); }
+
+void int8_batch_schedule(ImplGroup *g) { schedule_product(g, int8_block(g->target, known_size(g->anchor->type, 2))); }

@@ -1,0 +1,66 @@
+/* dots.c: the instructions that multiply several narrow elements and add all products to a wide sum.
+ *
+ * A row says what an instruction takes and gives; lowering asks for the row of the operands it has (target_dot), the
+ * code generator for the name that LLVM knows it by.  Rows that work on whole blocks or tiles of sums, and those of
+ * processors for which no code is made yet, are here as facts for cost models: target_dot gives none of them. */
+#include "target/target.h"
+
+#include <string.h>
+
+#define ARM(name) "llvm.aarch64.neon." name
+#define X86(name) "llvm.x86." name
+/* clang-format off */
+static const TargetDot rows[] = {
+  /* name        architecture    feature          attr     a         b         group rows columns bits rate  LLVM */
+  {"sdot",       ARCH_AARCH64, CPU_DOTPROD,    NULL,       DOT_S8,   DOT_S8,   4, 1, 1, 128, 1, ARM("sdot")},
+  {"udot",       ARCH_AARCH64, CPU_DOTPROD,    NULL,       DOT_U8,   DOT_U8,   4, 1, 1, 128, 1, ARM("udot")},
+  {"usdot",      ARCH_AARCH64, CPU_I8MM,       NULL,       DOT_U8,   DOT_S8,   4, 1, 1, 128, 1, ARM("usdot")},
+  {"smmla",      ARCH_AARCH64, CPU_I8MM,       NULL,       DOT_S8,   DOT_S8,   8, 2, 2, 128, 1, ARM("smmla")},
+  {"ummla",      ARCH_AARCH64, CPU_I8MM,       NULL,       DOT_U8,   DOT_U8,   8, 2, 2, 128, 1, ARM("ummla")},
+  {"usmmla",     ARCH_AARCH64, CPU_I8MM,       NULL,       DOT_U8,   DOT_S8,   8, 2, 2, 128, 1, ARM("usmmla")},
+  {"bfdot",      ARCH_AARCH64, CPU_BF16,       NULL,       DOT_BF16, DOT_BF16, 2, 1, 1, 128, 1, ARM("bfdot")},
+  {"bfmmla",     ARCH_AARCH64, CPU_BF16,       NULL,       DOT_BF16, DOT_BF16, 4, 2, 2, 128, 1, ARM("bfmmla")},
+  {"vpdpbusd", ARCH_X86_64,  CPU_AVX512VNNI, NULL, DOT_U8,   DOT_S8,   4, 1, 1, 512, 1, X86("avx512.vpdpbusd.%d")},
+  {"vdpbf16ps", ARCH_X86_64, CPU_AVX512BF16, NULL, DOT_BF16, DOT_BF16, 2, 1, 1, 512, .5, X86("avx512bf16.dpbf16ps.%d")},
+  {"tdpbusd", ARCH_X86_64,  CPU_NFEATURES,  "amx-int8", DOT_U8,   DOT_S8,   64, 16, 16, 0, 0.0625, NULL},
+  {"tdpbssd", ARCH_X86_64,  CPU_NFEATURES,  "amx-int8", DOT_S8,   DOT_S8,   64, 16, 16, 0, 0.0625, NULL},
+  {"tdpbf16ps", ARCH_X86_64,  CPU_NFEATURES,  "amx-bf16", DOT_BF16, DOT_BF16, 32, 16, 16, 0, 0.0625, NULL},
+  {"smlad",      ARCH_ARM,     CPU_NFEATURES,  "dsp",      DOT_S16,  DOT_S16,  2, 1, 1, 32, 1, NULL},
+  {"vmladava.s8", ARCH_ARM,    CPU_NFEATURES,  "mve",      DOT_S8,   DOT_S8,   16, 1, 1, 128, 0.5, NULL},
+};
+/* clang-format on */
+enum { NROWS = sizeof rows / sizeof *rows };
+
+int target_dot_count(void) { return NROWS; }
+const TargetDot *target_dot_at(int i) { return i >= 0 && i < NROWS ? &rows[i] : NULL; }
+
+static bool has_row(const Target *t, const TargetDot *r)
+{
+  return t->codegen == CODEGEN_LLVM && t->arch == r->arch && r->llvm && r->feature < CPU_NFEATURES &&
+         target_has(t, r->feature);
+}
+
+/* Vectors of 32-bit sums that the instruction takes. */
+static bool takes_lanes(const Target *t, const TargetDot *r, int lanes)
+{
+  if (r->rows > 1 || lanes * 32 > r->bits) return false;
+  if (r->arch == ARCH_AARCH64) return lanes == 2 || lanes == 4;
+  return lanes == 16 || (target_has(t, CPU_AVX512VL) && (lanes == 4 || lanes == 8));
+}
+
+const TargetDot *target_dot(const Target *t, DotElement a, DotElement b, int lanes)
+{
+  for (int i = 0; i < NROWS; i++)
+    if (rows[i].a == a && rows[i].b == b && has_row(t, &rows[i]) && takes_lanes(t, &rows[i], lanes)) return &rows[i];
+  return NULL;
+}
+
+bool target_dot_data(const Target *t, DotElement *out)
+{
+  for (int i = 0; i < NROWS; i++)
+    if (rows[i].b == DOT_S8 && rows[i].group == 4 && has_row(t, &rows[i])) {
+      *out = rows[i].a;
+      return true;
+    }
+  return false;
+}

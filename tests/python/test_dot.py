@@ -1,0 +1,66 @@
+"""The intrinsic dot: several products of narrow elements in one sum, by an instruction where there is one."""
+
+import numpy as np
+import pytest
+
+import lathe
+from lathe import te, tir
+from lathe._ffi import call
+
+M, K, N = 24, 64, 16
+TARGETS = ["c"] + (["llvm -mcpu=native", "llvm -mattr=-dotprod"] if call("build_info")[0] else [])
+
+
+def product(ta, tb, step=4):
+    """Rows of words by a weight whose columns have words side by side."""
+    a, b = te.placeholder((M, K), name="A", dtype=ta), te.placeholder((N // 8, K // 4, 8, 4), name="B", dtype=tb)
+    k = te.reduce_axis((0, K // 4), name="k")
+
+    def term(i, j):
+        parts = [a[i, k * 4 + p] for p in range(4)] + [b[j // 8, k, j % 8, p] for p in range(4)]
+        return te.sum(tir.call_intrin("int32", "tir.dot", *parts), axis=k)
+
+    c = te.compute((M, N), term, name="C")
+    s = te.create_schedule(c.op)
+    io, ii = s[c].split(c.op.axis[0], factor=6)
+    jo, ji = s[c].split(c.op.axis[1], factor=8)
+    ko, ki = s[c].split(c.op.reduce_axis[0], factor=step)
+    s[c].reorder(io, jo, ko, ki, ii, ji)
+    s[c].vectorize(ji)
+    s[c].unroll(ii)
+    s[c].unroll(ki)
+    return s, [a, b, c]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("ta, tb", [("int8", "int8"), ("uint8", "uint8"), ("uint8", "int8"), ("int8", "uint8")])
+def test_values(ta, tb, target):
+    f = lathe.build(*product(ta, tb), target=target, name="mm")
+    r = np.random.default_rng(1)
+    a = r.integers(np.iinfo(ta).min, np.iinfo(ta).max + 1, (M, K)).astype(ta)
+    b = r.integers(np.iinfo(tb).min, np.iinfo(tb).max + 1, (N // 8, K // 4, 8, 4)).astype(tb)
+    c = lathe.nd.empty((M, N), "int32")
+    f(lathe.nd.array(a), lathe.nd.array(b), c)
+    w = b.transpose(0, 2, 1, 3).reshape(N, K)
+    np.testing.assert_array_equal(c.numpy(), a.astype("int64") @ w.astype("int64").T)
+
+
+@pytest.mark.parametrize("target, kinds, instruction", [
+    ("llvm -mtriple=aarch64-linux-gnu -mattr=+neon,+dotprod", ("int8", "int8"), "sdot"),
+    ("llvm -mtriple=aarch64-linux-gnu -mattr=+neon,+dotprod", ("uint8", "uint8"), "udot"),
+    ("llvm -mtriple=aarch64-linux-gnu -mattr=+neon,+dotprod,+i8mm", ("uint8", "int8"), "usdot"),
+    ("llvm -mtriple=aarch64-linux-gnu -mattr=+neon,+dotprod,+i8mm", ("int8", "uint8"), "usdot"),
+    ("llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server", ("uint8", "int8"), "vpdpbusd"),
+    ("llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server", ("int8", "uint8"), "vpdpbusd"),
+])  # fmt: skip
+@pytest.mark.skipif(not call("build_info")[0], reason="it looks for instructions in LLVM's assembly")
+def test_instructions(target, kinds, instruction):
+    text = lathe.build(*product(*kinds), target=target, name="mm").get_source("asm")
+    count = text.count(instruction) + (text.count("sudot") if instruction == "usdot" else 0)  # a word from a lane
+    assert count >= 6 * 4  # a row of the tile for each step
+
+
+def test_refused():
+    x, y = te.placeholder((8,), name="x", dtype="int8"), te.placeholder((8,), name="y", dtype="float32")
+    with pytest.raises(lathe.LatheError, match="dot wants four bytes or two elements of 16 bits on each side"):
+        te.compute((1,), lambda i: tir.call_intrin("int32", "tir.dot", x[0], x[1], y[0], y[1]), name="z")
