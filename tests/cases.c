@@ -228,7 +228,7 @@ static const char *run_relay(Ctx *ctx, Arena *arena, const Case *c)
     defer(ctx, (void (*)(void *))pass_context_free, pc);
     pc->opt_level = 3;
     /* the same choices on every machine */
-    pc->target = target_parse(ctx, "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3");
+    pc->target = target_parse(ctx, "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3 -num-cores=4");
     double tolerance = test_run_passes(pc, m, c->run + 4);
     test_same_meaning(m, c->run, before, graph_main(m), tolerance);
   } else if (!str_starts(c->run, "relay")) {

@@ -448,14 +448,15 @@ static int print_logged_plans(const Options *o, const char *log)
     if (!only && taken) {
       int line = (int)strcspn(taken, "\n");
       const char *plan = strchr(taken + 2, ' ');
-      printf("%12.1f %7d  %.*s%.*s  (%.*s)\n", atof(taken + 2), count, (int)workload, head,
-             (int)(taken + line - plan), plan, (int)(n - workload - (n > workload)), head + workload + (n > workload));
+      printf("%12.1f %7d  %.*s%.*s  (%.*s)\n", atof(taken + 2), count, (int)workload, head, (int)(taken + line - plan),
+             plan, (int)(n - workload - (n > workload)), head + workload + (n > workload));
     }
     char *line = only ? strndup(head, n) : NULL;
     if (line && strstr(line, only)) {
       any = true;
       printf("%s\n%.*s", line, (int)(log - first), first);
-      puts("The plan marked '*' was taken: with it the predicted time of the whole graph is least, changes of layout and\n"
+      puts("The plan marked '*' was taken: with it the predicted time of the whole graph is least, changes of layout "
+           "and\n"
            "the memory of weights counted; a faster one may lie apart from its neighbours' layouts.");
     }
     free(line);

@@ -57,7 +57,7 @@ const char *compiled_program_text(Compiled *, Arena *); /* the program, an instr
 const char *compiled_memory_text(Compiled *, Arena *);  /* planned bytes against the lower bound */
 /* What was chosen from what (plan_log in impl.h); "" unless the config asked for it. */
 const char *compiled_plans_text(Compiled *);
-const char *compiled_time_text(Compiled *, Arena *);    /* seconds of each stage */
+const char *compiled_time_text(Compiled *, Arena *); /* seconds of each stage */
 
 /* debug.c: runs the model on these inputs and compares the result of every kernel with what the
  * reference interpreter makes of the kernel's own inputs: |a - b| <= atol + rtol |b|.

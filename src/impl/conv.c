@@ -72,42 +72,6 @@ bool conv_groups_wide(const Target *t, const Node *call)
          (block % own == 0 && 2 * own >= target_lanes(t, call->type->dtype.bits));
 }
 
-bool conv_nchwc_fits(const Target *t, const Node *call) { return conv_is_blocked(call) && conv_groups_wide(t, call); }
-
-double conv_nchwc_cost(const Target *t, const Node *call)
-{
-  return impl_flops(call) / cost_flops(t, call->type->dtype.bits);
-}
-
-/* Elements of a tensor, those of a batch of one where it is not known. */
-static double batch_elements(const Type *t)
-{
-  double n = (double)(known_size(t, 0) ? known_size(t, 0) : 1);
-  for (int d = 1; d < t->ndim; d++) n *= (double)known_size(t, d);
-  return n;
-}
-
-double conv_blocked_seconds(const Target *t, const Node *call, double flops)
-{
-  const Type *x = call->arg[0]->type;
-  const Type *y = call->type;
-  int bits = y->dtype.bits;
-  int64_t o = known_size(y, 1);
-  int64_t block = alter_block(t, bits, o);
-  int64_t columns = known_size(y, y->ndim - 1);
-  int64_t rows = 1;
-  if (!block) return __builtin_inf();
-  for (int d = 2; d < y->ndim - 1; d++) rows *= known_size(y, d);
-  int64_t lanes = target_lanes(t, bits);
-  int64_t vectors = alter_block_vectors(block, lanes);
-  double share = tile_speed(t, vectors, rows, columns, tile_best(t, vectors, o / block, rows, columns)) *
-                 (double)block / (double)(vectors * lanes);
-  double in = batch_elements(x) * dtype_bytes(x->dtype);
-  double out = batch_elements(y) * dtype_bytes(y->dtype);
-  if (!alter_block(t, bits, known_size(x, 1))) in /= 2; /* stays plain, with zeros around */
-  return flops / (cost_flops(t, bits) * share) + 2 * cost_copy(t, in + out, in + out);
-}
-
 /* ---- plans ------------------------------------------------------------------------------------ */
 
 /* Share of a tile's speed that is left over plain data, whose neighbours lie in a row of positions, and where they do

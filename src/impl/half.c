@@ -88,9 +88,6 @@ void half_dense_alter(const ImplCall *call, const void *plan, AlteredCall *out)
   matmul_alter_to(call, ((const HalfDensePlan *)plan)->width, 1, out);
 }
 
-/* Twice the lanes of sums in float32. */
-double half_cost(const Target *t, const Node *call) { return conv_nchwc_cost(t, call) / 2; }
-
 /* ---- the computation ------------------------------------------------------------------------------ */
 
 /* The sum behind a result that rounds it: cast(sum[…]). */

@@ -159,8 +159,6 @@ Tile tile_best(const Target *, int64_t vectors, int64_t blocks, int64_t oy, int6
 Tile tile_for(const Target *, int bits, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox);
 int64_t tile_steps(int64_t sums, int64_t extent); /* steps of the sum to write out; divides extent */
 int64_t tile_steps_of(const Target *, Tile, int64_t vectors, int64_t extent);
-/* 0: rows are not packed */
-int64_t tile_packed_rows(const Target *, int bits, int64_t vectors, int64_t panels, int64_t rows);
 /* Tiles of 2 x 2 blocks of sums over fours of bfloat16; 0: the target has none, or pairs are as fast. */
 int64_t tile_block_rows(const Target *, int64_t width, int64_t panels, int64_t rows);
 bool tile_blocks_pay(const Target *);
@@ -193,10 +191,6 @@ typedef struct ConvLoops {
 } ConvLoops;
 BlockRV conv_begin(ImplGroup *, Nest **, ConvLoops *);           /* inlines what it can and reads the sum's loops */
 int conv_sum_order(const Nest *, const ConvLoops *, int *index); /* loops of the sum, outermost first; how many */
-bool conv_nchwc_fits(const Target *, const Node *call);
-double conv_nchwc_cost(const Target *, const Node *call);
-/* Seconds over blocks of channels of a convolution whose data and result are plain: both changes of layout included. */
-double conv_blocked_seconds(const Target *, const Node *call, double flops);
 void conv_schedule(ImplGroup *);
 #define CONV_PLAN(A, S)                                                      \
   A(S, INT, data_block, NULL, "input channels of a block; 0: data is plain") \
@@ -438,7 +432,6 @@ bool parts_find(ImplGroup *, BlockRV *part);
 void half_conv_plans(const ImplCall *, PlanList *);
 void half_depthwise_plans(const ImplCall *, PlanList *);
 void half_winograd_plans(const ImplCall *, PlanList *);
-double half_cost(const Target *, const Node *call);
 /* sums of products in float16, in blocks */
 void half_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void half_conv_schedule(ImplGroup *);

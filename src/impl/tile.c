@@ -119,26 +119,6 @@ int64_t tile_steps_of(const Target *t, Tile k, int64_t vectors, int64_t extent)
   return held || steps <= lanes || extent % lanes ? steps : lanes;
 }
 
-/* Rows of a product's tile that are taken from a packed copy: where a multiply-add takes its factor from a lane, whole
- * vectors of them.  0: rows are read as they lie, because each is loaded and spread at once, or the copy would serve
- * too few columns. */
-int64_t tile_packed_rows(const Target *t, int bits, int64_t vectors, int64_t panels, int64_t rows)
-{
-  enum { SERVED = 16 }; /* vectors of columns */
-  int64_t lanes = target_lanes(t, bits);
-  int64_t best = 0;
-  double top = 0;
-  if (t->broadcast_load || bits != 32 || lanes < 4 || panels * vectors < SERVED) return 0;
-  for (int64_t x = lanes; x <= rows && x < t->vector_registers; x += lanes) {
-    if (vectors * x + vectors + x / lanes >= t->vector_registers) break;
-    double speed = tile_speed(t, vectors, 1, rows, (Tile){1, 1, x});
-    if (speed <= top) continue;
-    top = speed;
-    best = x;
-  }
-  return best;
-}
-
 /* Multiply-adds in the time of one, for a tile of h x w sums in 2 x 2 blocks; 0: registers do not hold it.  A step
  * loads a vector for two rows or two columns. */
 static double block_speed(const Target *t, int64_t h, int64_t w, int64_t rows)

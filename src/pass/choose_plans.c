@@ -265,8 +265,8 @@ static void list_options(Choosing *c, double price, Map *options)
   }
 }
 
-void choose_plans(PassContext *pc, Module *m, DevicePlan *devices, int n, const Node *const *node, Arena *arena,
-                  Map *out)
+void pass_choose_plans(PassContext *pc, Module *m, DevicePlan *devices, int n, const Node *const *node, Arena *arena,
+                       Map *out)
 {
   Choosing c = {.m = m, .arena = arena, .pc = pc, .devices = devices, .config = &pc->impl, .n = n, .node = node};
   c.target = pass_target(pc);

@@ -336,7 +336,7 @@ static const Node *change_layouts(PassContext *pc, Module *m, const Node *f, con
   const Node **order;
   int n = groups_order(w.arena, f, &order);
   w.plan = pass_plan_targets(pc, m, w.arena);
-  if (!desired) choose_plans(pc, m, w.plan, n, order, w.arena, &w.plans);
+  if (!desired) pass_choose_plans(pc, m, w.plan, n, order, w.arena, &w.plans);
   for (int i = 0; i < n; i++) visit(&w, order[i]);
   return laid_of(&w, f)->now;
 }

@@ -31,7 +31,7 @@ const Node *pass_mixed_precision_with(PassContext *, Module *, const Node *f, DT
                                       bool keep_outputs);
 
 /* choose_plans.c: the plans of the calls among the nodes that have a choice, node -> const Plan *. */
-void choose_plans(PassContext *, Module *, DevicePlan *, int n, const Node *const *node, Arena *, Map *out);
+void pass_choose_plans(PassContext *, Module *, DevicePlan *, int n, const Node *const *node, Arena *, Map *out);
 
 /* context.c */
 void pass_option_check(Ctx *, const char *pass, const PassOption *, const char *value);

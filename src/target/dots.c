@@ -31,9 +31,6 @@ static const TargetDot rows[] = {
 /* clang-format on */
 enum { NROWS = sizeof rows / sizeof *rows };
 
-int target_dot_count(void) { return NROWS; }
-const TargetDot *target_dot_at(int i) { return i >= 0 && i < NROWS ? &rows[i] : NULL; }
-
 static bool has_row(const Target *t, const TargetDot *r)
 {
   return t->codegen == CODEGEN_LLVM && t->arch == r->arch && r->llvm && r->feature < CPU_NFEATURES &&
