@@ -74,7 +74,8 @@ const OptionRow cli_options[] = {
     OPTION('d', "--dump-dir", "DIR", dump_dir, ONE, TAKES_DIR, "writes every stage as numbered text"),
     OPTION('T', "--time", NULL, time, FLAG, NULL, "shows where the time went"),
     OPTION('B', "--plans", NULL, plans, FLAG, NULL,
-           "each kernel's workload, plan, predicted time and how many plans there were; a model file is compiled for it"),
+           "each kernel's workload, plan, predicted time and how many plans there were, as --plan takes them; a model file is"
+           " compiled for it"),
     OPTION('A', "--alternatives", "NODE", alternatives, ONE, NULL,
            "all plans for the calls of this name (or workload) with their predicted times, the one that was taken marked"
            " '*'"),
@@ -123,7 +124,7 @@ const Command cli_commands[] = {
      "lathe inspect net.onnx\n"
      "lathe inspect net.so --json\n"
      "lathe inspect net.onnx --shape input=1,3,224,224 --plans\n"
-     "lathe inspect net.onnx --shape input=1,3,224,224 --alternatives /conv1/Conv\n",
+     "lathe inspect net.onnx --shape input=1,3,224,224 --alternatives nn.conv2d\n",
      TAKES_FILE, cli_run_inspect},
     {"opt", "run passes and print the graph", "FILE [options] | --list",
      "Reads Relay text (- for standard input) or an ONNX model.  Without --pass the default passes of the level run;"

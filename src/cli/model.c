@@ -409,18 +409,22 @@ static void print_entries(const LatheRtModel *model, bool json)
 
 /* ---- plans ----------------------------------------------------------------------------------------- */
 
-static void print_plan_head(void) { printf("%12s %7s  %s\n", "predicted us", "plans", "workload and plan"); }
+/* A line that --plan reads: what stands behind # is for people. */
+static void print_plan(int n, const char *line, double microseconds, int count)
+{
+  printf("%.*s  # %.1f us predicted, %d plan%s", n, line, microseconds, count, count == 1 ? "" : "s");
+}
 
 /* Of a compiled model: what its kernels were made by. */
 static int print_kernel_plans(const LatheRtModel *model)
 {
   const char *plan;
-  print_plan_head();
   for (int32_t i = 0; lathe_rt_model_kernel(model, i, &plan); i++) {
     const char *seconds = strchr(plan, '\t');
     const char *count = seconds ? strchr(seconds + 1, '\t') : NULL;
     if (!count) continue;
-    printf("%12.1f %7d  %.*s\n", 1e6 * atof(seconds + 1), atoi(count + 1), (int)(seconds - plan), plan);
+    print_plan((int)(seconds - plan), plan, 1e6 * atof(seconds + 1), atoi(count + 1));
+    putchar('\n');
   }
   return 0;
 }
@@ -430,7 +434,6 @@ static int print_logged_plans(const Options *o, const char *log)
 {
   const char *only = o->alternatives;
   bool any = false;
-  if (!only) print_plan_head();
   while (*log) {
     const char *head = log;
     size_t n = strcspn(head, "\n");
@@ -448,8 +451,9 @@ static int print_logged_plans(const Options *o, const char *log)
     if (!only && taken) {
       int line = (int)strcspn(taken, "\n");
       const char *plan = strchr(taken + 2, ' ');
-      printf("%12.1f %7d  %.*s%.*s  (%.*s)\n", atof(taken + 2), count, (int)workload, head, (int)(taken + line - plan),
-             plan, (int)(n - workload - (n > workload)), head + workload + (n > workload));
+      printf("%.*s", (int)workload, head);
+      print_plan((int)(taken + line - plan), plan, atof(taken + 2), count);
+      printf(", %.*s\n", (int)(n - workload - (n > workload)), head + workload + (n > workload));
     }
     char *line = only ? strndup(head, n) : NULL;
     if (line && strstr(line, only)) {

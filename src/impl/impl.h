@@ -17,9 +17,9 @@
  * as a register tile.  A lane is one element of a vector register.  A block of channels is the c of NCHW16c.  A band is
  * some rows of an image that one thread computes together.  A stem is a network's first convolution, over few channels.
  *
- * AlterOpLayout asks impl_alter which layout and algorithm a call wants; weights are
- * transformed by operators in the graph, which FoldConstant then computes at compile
- * time.  So everything about the choice can be read in the graph's text. */
+ * AlterOpLayout chooses a plan for every call, all of them weighed together (pass/choose_plans.c), and puts what
+ * impl_alter makes of it in the call's place; weights are transformed by operators in the graph, which FoldConstant
+ * then computes at compile time.  So everything about the choice can be read in the graph's text. */
 #ifndef LATHE_IMPL_H
 #define LATHE_IMPL_H
 
@@ -92,6 +92,8 @@ const char *plan_line(const ImplCall *, const Plan *);
 /* Of either form.  Raises with the reason where the text names no implementation of the call's operator, or values that are none of its
  * plans for this call. */
 Plan plan_parse(const ImplCall *, const char *text);
+/* Raises for lines that cannot be "WORKLOAD PLAN"; what stands behind # is for people. */
+void plan_check_lines(Ctx *, const char *lines);
 /* Writes into config->log, where there is one: the workload and the node's name, then every plan with its predicted
  * microseconds, the fastest first, the one that was taken marked '*'. */
 void plan_log(const ImplCall *, const Plan *taken);

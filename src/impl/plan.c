@@ -35,6 +35,22 @@ void impl_plans(const ImplCall *c, PlanList *list)
 
 static double score(const Plan *p, double price) { return p->seconds + price * p->bytes; }
 
+void plan_check_lines(Ctx *ctx, const char *lines)
+{
+  for (int number = 1; *lines; number++) {
+    size_t n = strcspn(lines, "#\n");
+    size_t word = strcspn(lines, " #\n");
+    bool blank = strspn(lines, " ") >= n;
+    bool plan = word < n && (strcspn(lines, "{") < n || strcspn(lines, "g") < n);
+    if (!blank && !plan)
+      raise(ctx, ERR_ARGUMENT, NOWHERE,
+            "line %d of the plans is no workload and plan, as 'lathe inspect --plans' shows them: '%.*s'", number,
+            n < 80 ? (int)n : 80, lines);
+    lines += strcspn(lines, "\n");
+    lines += *lines != 0;
+  }
+}
+
 /* What somebody has written for this call; NULL: nothing. */
 static const char *given_plan(const ImplCall *c)
 {
@@ -44,7 +60,9 @@ static const char *given_plan(const ImplCall *c)
   size_t n = strlen(name);
   for (; *at; at += strspn(at, "\n")) {
     size_t line = strcspn(at, "\n");
-    if (!strncmp(at, name, n) && at[n] == ' ') return arena_strndup(c->arena, at + n + 1, line - n - 1);
+    size_t said = strcspn(at, "#\n"); /* the rest is for people */
+    while (said > 0 && at[said - 1] == ' ') said--;
+    if (!strncmp(at, name, n) && at[n] == ' ' && said > n + 1) return arena_strndup(c->arena, at + n + 1, said - n - 1);
     at += line;
   }
   return NULL;

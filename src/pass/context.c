@@ -146,7 +146,7 @@ void pass_config_set(PassContext *pc, const char *key, const char *value)
   strmap_put(pc->arena, &pc->config, key, arena_strdup(pc->arena, value));
   if (k->idle)
     vec_push(pc->arena, &pc->notes, arena_printf(pc->arena, "config '%s' is accepted and changes nothing yet", key));
-  if (!strcmp(key, "lathe.plans")) pc->impl.plans = pass_config_str(pc, key);
+  if (!strcmp(key, "lathe.plans")) plan_check_lines(pc->ctx, pc->impl.plans = pass_config_str(pc, key));
   if (!strcmp(key, "lathe.impl.no_winograd")) pc->impl.no_winograd = pass_config_int(pc, key);
 }
 

@@ -1,0 +1,121 @@
+"""Plans given by hand: each computes the same as ONNX Runtime, one that cannot be is refused with the reason, and the
+command line lists them."""
+import os
+import pathlib
+import random
+import subprocess
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import lathe
+from lathe import relay
+from lathe.contrib import graph_executor
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = pathlib.Path(os.environ.get("LATHE_LIBRARY_PATH", ROOT / "build")).resolve() / "lathe"
+
+# data, weight, attributes: odd channels, groups, windows of every kind; and products (rows, inner, columns)
+CONVOLUTIONS = [
+    ((1, 22, 13, 17), (34, 11, 3, 3), {"group": 2, "pads": [1, 1, 1, 1]}),
+    ((2, 7, 9, 21), (13, 7, 2, 5), {"strides": [1, 2], "dilations": [2, 1], "pads": [0, 1, 2, 1]}),
+    ((1, 32, 14, 14), (48, 32, 3, 3), {"pads": [1, 1, 1, 1]}),
+]
+PRODUCTS = [(5, 37, 61), (33, 64, 130)]
+
+
+def model_of(case):
+    """A model of one node over a constant weight, and its input's shape."""
+    rng = np.random.default_rng(3)
+    if isinstance(case[0], tuple):
+        data, weight, attributes = case
+        node = helper.make_node("Conv", ["x", "w"], ["y"], **attributes)
+    else:
+        rows, inner, columns = case
+        data, weight = (rows, inner), (inner, columns)
+        node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    w = rng.standard_normal(weight).astype("float32")
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, data)],
+        [onnx.ValueInfoProto(name="y")],
+        [numpy_helper.from_array(w, "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), data
+
+
+def plans_of(path):
+    """{workload: its plans} as 'lathe inspect --alternatives' lists them."""
+    said = subprocess.run([PROGRAM, "inspect", path, "--alternatives", "nn."], check=True, text=True, capture_output=True)
+    found = {}
+    for line in said.stdout.splitlines():
+        if line.startswith("nn."):
+            current = found.setdefault(line.split()[0], [])
+        elif line[:2] in ("* ", "  "):
+            current.append(line[2:].split(" ", 1)[1])
+    return found
+
+
+def answer(model, x, config):
+    """The output and the implementations that were taken."""
+    module, params = relay.frontend.from_onnx(model)
+    with lathe.transform.PassContext(opt_level=3, config=config):
+        library = relay.build(module, target="llvm", params=params)
+    runner = graph_executor.GraphModule(library["default"](lathe.cpu(0)))
+    runner.set_input("x", x)
+    runner.run()
+    return runner.get_output(0).numpy(), [n.impl for n in library.model.nodes()]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS + PRODUCTS, ids=str)
+def test_any_plan_computes_the_same(case, tmp_path):
+    model, data = model_of(case)
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    x = np.random.default_rng(5).standard_normal(data).astype("float32")
+    wanted = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+    listed = plans_of(path)
+    workload = max(listed, key=lambda w: len(listed[w]))
+    assert len(listed[workload]) >= 8
+    for plan in random.Random(11).sample(listed[workload], 4):
+        got, taken = answer(model, x, {"lathe.plans": f"{workload} {plan}\n"})
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4, err_msg=plan)
+        assert plan.split("{")[0] in taken, (plan, taken)
+
+
+def test_a_plan_that_cannot_be_is_refused(tmp_path):
+    model, data = model_of(CONVOLUTIONS[0])
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    workload = next(w for w in plans_of(path) if w.startswith("nn.conv2d"))
+    x = np.zeros(data, "float32")
+    with pytest.raises(lathe.error.LatheError, match="no implementation of this operator has that name"):
+        answer(model, x, {"lathe.plans": f"{workload} conv2d.fast{{a=1}}"})
+    with pytest.raises(lathe.error.LatheError, match="does not serve this call"):
+        answer(model, x, {"lathe.plans": f"{workload} conv2d.depthwise{{block=8, x=1, band=1}}"})
+
+
+def test_plans_stand_in_the_artefact(tmp_path):
+    model, _ = model_of(CONVOLUTIONS[2])
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    subprocess.run([PROGRAM, "compile", path, "-o", tmp_path / "m.so"], check=True)
+    said = subprocess.run([PROGRAM, "inspect", tmp_path / "m.so", "--plans"], check=True, text=True, capture_output=True)
+    assert "nn.conv2d-" in said.stdout and "{" in said.stdout
+    line = next(k for k in said.stdout.splitlines() if "nn.conv2d-" in k)
+    given = tmp_path / "plans.txt"
+    given.write_text(said.stdout)
+    subprocess.run([PROGRAM, "compile", path, "-o", tmp_path / "again.so", "--plan", given], check=True)
+    again = subprocess.run(
+        [PROGRAM, "inspect", tmp_path / "again.so", "--plans"], check=True, text=True, capture_output=True
+    )
+    assert line in again.stdout
+    given.write_text("these are no plans\n")
+    refused = subprocess.run(
+        [PROGRAM, "compile", path, "-o", tmp_path / "no.so", "--plan", given], text=True, capture_output=True
+    )
+    assert refused.returncode == 1 and "line 1 of the plans" in refused.stderr
