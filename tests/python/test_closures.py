@@ -277,10 +277,6 @@ def @main(%n: float32) { @last(@build(%n, Nil()), 0f) }
     "text, says",
     [
         (
-            "type L { C(float32, L), N }\ndef @main(%x: float32) { C(%x, N()) }",
-            "of type L cannot be an input or output of a compiled model",
-        ),
-        (
             "def @main(%f: fn (float32) -> float32) { %f(1f) }",
             "'f' of type fn .float32. -> float32 cannot be an input or output",
         ),

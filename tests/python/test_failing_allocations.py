@@ -200,7 +200,7 @@ def schedules(f):
 
 def code(mod, tmp_path):
     target = tvm.target.Target("c")
-    tvm.target._handles.clear()
+    tvm.target.target._handles.clear()
     func = tvm.build(mod, target=tvm.target.Target("c"))
     func.get_source("c")
     a, b = np.zeros(16, "float32"), np.zeros(16, "float32")
@@ -209,7 +209,7 @@ def code(mod, tmp_path):
     assert (b == 3).all()
     func.export_library(tmp_path / "lib.c")
     call("build_check", target._h, str(tmp_path / "lib.c")), call("compile_check", target._h, str(tmp_path / "net.c"))
-    call("compile_c_command", "net.c"), call("nearest", "abc", ["abd", "x"])
+    call("device_parse", "cpu(0)"), call("compile_c_command", "net.c"), call("nearest", "abc", ["abd", "x"])
     target.keys, tvm.target.Target.list_kinds(), call("build_info"), call("lower_passes"), call("intrinsics"), call(
         "primitives"
     )
@@ -318,6 +318,7 @@ def models(mod, twice, tmp_path):
     tvm.transform.PassContext.list_configs(), call("pass_table")
     c = context_.for_compiler()
     call("pass_context_time", c), call("pass_run", mod, "InferType", [], c), call("pass_context_time_text", c)
+    call("compiled_plans_text", lib._compiled)
     assert (
         "FuseOps" in seen
         and lib.ir_mod["main"]

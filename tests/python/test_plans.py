@@ -50,7 +50,9 @@ def model_of(case):
 
 def plans_of(path):
     """{workload: its plans} as 'lathe inspect --alternatives' lists them."""
-    said = subprocess.run([PROGRAM, "inspect", path, "--alternatives", "nn."], check=True, text=True, capture_output=True)
+    said = subprocess.run(
+        [PROGRAM, "inspect", path, "--alternatives", "nn."], check=True, text=True, capture_output=True
+    )
     found = {}
     for line in said.stdout.splitlines():
         if line.startswith("nn."):
@@ -104,7 +106,9 @@ def test_plans_stand_in_the_artefact(tmp_path):
     path = tmp_path / "model.onnx"
     onnx.save(model, path)
     subprocess.run([PROGRAM, "compile", path, "-o", tmp_path / "m.so"], check=True)
-    said = subprocess.run([PROGRAM, "inspect", tmp_path / "m.so", "--plans"], check=True, text=True, capture_output=True)
+    said = subprocess.run(
+        [PROGRAM, "inspect", tmp_path / "m.so", "--plans"], check=True, text=True, capture_output=True
+    )
     assert "nn.conv2d-" in said.stdout and "{" in said.stdout
     line = next(k for k in said.stdout.splitlines() if "nn.conv2d-" in k)
     given = tmp_path / "plans.txt"

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 from .. import error
 from .._ffi import Object, call, register_object
-from . import tag as _tag
+from . import _tags
 
 TargetSpec = Union[str, Dict[str, Any], "Target"]
 
@@ -102,13 +102,13 @@ def _read(spec: Union[None, str, Dict[str, Any]]) -> Tuple[Optional[str], Any]:
             spec = json.loads(spec)
         except ValueError as e:
             raise error.ArgumentError(f"Target: '{spec}' begins like JSON and is none: {e}") from None
-    if isinstance(spec, str) and _tag.find(spec.strip()) is not None:
+    if isinstance(spec, str) and _tags.find(spec.strip()) is not None:
         spec = {"tag": spec.strip()}
     if not isinstance(spec, dict):
         return spec, None
     named = spec.get("tag")
     if "kind" not in spec and named:
-        known = _tag.find(named)
+        known = _tags.find(named)
         if known is None:
             raise error.ArgumentError(f"Target: there is no tag '{named}'; lathe.target.list_tags() has them all")
         spec = {**known, **spec}
