@@ -69,6 +69,25 @@ void group_prefetch(ImplGroup *g, BlockRV block, int read, LoopRV loop, int64_t 
   group_try(g, fetch_body, &f);
 }
 
+typedef struct Sharing {
+  ImplGroup *g;
+  LoopRV loop;
+} Sharing;
+
+static void share_body(Ctx *ctx, void *arg)
+{
+  (void)ctx;
+  Sharing *s = arg;
+  sched_parallel(s->g->s, s->loop);
+}
+
+/* To the threads, where that can be proved right; else one thread does it, and the kernel's name says why. */
+static void share_loop(ImplGroup *g, LoopRV loop)
+{
+  Sharing s = {g, loop};
+  if (!group_try(g, share_body, &s)) g->serial = g->refusal;
+}
+
 static int64_t largest_divisor(int64_t n, int64_t most)
 {
   for (int64_t d = most < n ? most : n; d > 1; d--)
@@ -271,13 +290,13 @@ static void parallel_outer(ImplGroup *g, int n, const LoopRV *outer, const int64
   if (n && (steps >= 2 * threads || steps >= 8)) {
     int k = 0;
     for (double many = 1; k < n && many < 16 * threads; k++) many *= extents[k] ? (double)extents[k] : 64;
-    sched_parallel(g->s, fuse_range(g, outer, k));
+    share_loop(g, fuse_range(g, outer, k));
     return;
   }
   int64_t parts = n ? even_parts(inner_extent / lanes, (int64_t)steps, threads) : threads;
   if (!parts) parts = (int64_t)(threads / steps) + 1;
   if (inner_extent < parts * lanes * 4) {
-    if (n && steps > 1) sched_parallel(g->s, fuse_range(g, outer, n));
+    if (n && steps > 1) share_loop(g, fuse_range(g, outer, n));
     return;
   }
   int64_t chunk = ((inner_extent + parts - 1) / parts + lanes - 1) / lanes * lanes;
@@ -285,7 +304,7 @@ static void parallel_outer(ImplGroup *g, int n, const LoopRV *outer, const int64
   LoopRV all[NEST_LOOPS + 1];
   for (int i = 0; i < n; i++) all[i] = outer[i];
   all[n] = part;
-  sched_parallel(g->s, fuse_range(g, all, n + 1));
+  share_loop(g, fuse_range(g, all, n + 1));
 }
 
 static bool is_guarded(const Nest *n, const Run *r)
@@ -314,7 +333,7 @@ static bool parallel_around_cut(ImplGroup *g, const Nest *n, const Run *run, int
   for (; cut < nrun - 1 && !is_guarded(n, &run[cut]); cut++) before *= run[cut].extent ? run[cut].extent : 1;
   if (threads < 2 || cut == nrun - 1) return false;
   if (before >= 2 * threads) {
-    sched_parallel(g->s, fuse_range(g, loop, cut));
+    share_loop(g, fuse_range(g, loop, cut));
     return true;
   }
   for (behind = cut + 1; behind < nrun; behind++) {
@@ -328,7 +347,7 @@ static bool parallel_around_cut(ImplGroup *g, const Nest *n, const Run *run, int
     loop[behind] = rest;
     for (int i = cut; i < nrun; i++) order[i + 1] = loop[i];
     sched_reorder(g->s, nrun + 1, order);
-    sched_parallel(g->s, fuse_range(g, order, cut + 1));
+    share_loop(g, fuse_range(g, order, cut + 1));
     return true;
   }
   return false;
@@ -400,7 +419,7 @@ static void schedule_turned(ImplGroup *g, const Run *run, LoopRV *loop, int nrun
   sched_reorder(g->s, n, order);
   sched_unroll(g->s, ti);
   sched_vectorize(g->s, vi);
-  if (threads > 1) sched_parallel(g->s, fuse_range(g, order, nrun - 1));
+  if (threads > 1) share_loop(g, fuse_range(g, order, nrun - 1));
 }
 
 /* Bits of the widest element that moves along a loop: indices that stay do not count. */
@@ -554,7 +573,7 @@ static int threads_for(ImplGroup *g, const Nest *n, bool parallel)
 
 static void parallel_loops(ImplGroup *g, int n, const LoopRV *loop, int threads)
 {
-  if (n && threads > 1) sched_parallel(g->s, fuse_range(g, loop, n));
+  if (n && threads > 1) share_loop(g, fuse_range(g, loop, n));
 }
 
 /* Small windows are written out. */
@@ -941,7 +960,7 @@ static bool schedule_rows(ImplGroup *g, const BlockRV *block, int n)
   RowsTry t = {g, n, rows, block, nest, {-1}};
   if (!group_try(g, rows_body, &t)) return false;
   for (int i = 0; i < n; i++) generic_block(g, block[i], 1, false);
-  if (threads > 1) sched_parallel(g->s, t.row);
+  if (threads > 1) share_loop(g, t.row);
   return true;
 }
 

@@ -392,10 +392,11 @@ static const char *schedule_group(Lowering *lo, PrimFunc *plain)
   }
   g->s = sched_new(plain, 0);
   defer(lo->ctx, free_schedule, g->s);
-  if (group_try(g, run_generic, g)) return said;
+  if (group_try(g, run_generic, g))
+    return g->serial ? arena_printf(lo->dst->arena, "%s (one thread: %s)", said, g->serial) : said;
   g->s = sched_new(plain, 0);
   defer(lo->ctx, free_schedule, g->s);
-  return "plain";
+  return arena_printf(lo->dst->arena, "plain (not generic: %s)", g->refusal);
 }
 
 static void choose_plan(Lowering *lo)

@@ -21,6 +21,7 @@ struct ImplGroup {
   int nanchor;      /* operations of the anchor, producers first */
   const TeOp **anchor_op;
   const Tensor *anchor_out; /* its first output */
+  const char *serial;       /* why threads do not share a loop that is worth it; NULL: they do */
   const char *refusal;      /* why the last schedule that was tried did not go */
   Map names;                /* TeOp* or E_REDUCE* -> block name, Tensor* -> buffer name */
   Sched *s;

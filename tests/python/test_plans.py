@@ -123,3 +123,17 @@ def test_plans_stand_in_the_artefact(tmp_path):
         [PROGRAM, "compile", path, "-o", tmp_path / "no.so", "--plan", given], text=True, capture_output=True
     )
     assert refused.returncode == 1 and "line 1 of the plans" in refused.stderr
+
+
+def test_a_loop_that_threads_may_not_share_stays_scheduled():
+    """The mean over 13 x 13 positions: vectors also where nothing proves that threads may share the loop."""
+    x = np.random.default_rng(2).standard_normal((1, 1000, 13, 13)).astype("float32")
+    data = relay.var("x", shape=x.shape)
+    mod = lathe.IRModule.from_expr(relay.Function([data], relay.nn.global_avg_pool2d(data)))
+    with lathe.transform.PassContext(opt_level=3):
+        library = relay.build(mod, target="llvm -num-cores=2")
+    assert all(n.impl.startswith("generic") for n in library.model.nodes())
+    runner = graph_executor.GraphModule(library["default"](lathe.cpu(0)))
+    runner.set_input("x", x)
+    runner.run()
+    np.testing.assert_allclose(runner.get_output(0).numpy(), x.mean((2, 3), keepdims=True), rtol=1e-4, atol=1e-5)
