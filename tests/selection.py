@@ -12,7 +12,7 @@ CROSS = ["^(base|cli|expr|frontend|graph|impl|op|pass|target|te|tir)_", "^schedu
 
 # C tests that take longer than a quarter of an hour there, or wait for threads that an emulator does not wake:
 # tools/device-check runs them on a machine of that architecture.
-CROSS_NEVER = ["^build_", "_hostile$", "_random_graphs$", "_expr_(gcc|clang)$", "^runtime_test_pool"]
+CROSS_NEVER = ["^build_", "_hostile$", "_random_graphs$", "^runtime_test_pool"]
 
 # Python tests with a build that has no LLVM.
 C_BACKEND = ["attention", "build", "cli", "closures", "end_to_end", "fast_math", "linking", "memory_operators",
