@@ -8,7 +8,7 @@ import re
 # C tests for the other architecture, as expressions over their names: every layer, and of those that call LLVM, which
 # is 60 to 100 times slower under an emulator than on a machine, the ones that make and load machine code.
 CROSS = ["^(base|cli|expr|frontend|graph|impl|op|pass|target|te|tir)_", "^schedule_test_[bklst]", "^lower_test_[glp]",
-         "^runtime_test_[mst]", "^codegen_test_(c|cuda|llvm|llvm_tile)$", "^driver_test_static$"]
+         "^runtime_(serial_)?test_[dmst]", "^codegen_test_(c|cuda|llvm|llvm_tile)$", "^driver_test_static$"]
 
 # C tests that are too long for a part of CI there (much code through LLVM), or wait for threads that an emulator does
 # not wake: tools/device-check runs them on a machine of that architecture.
