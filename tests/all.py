@@ -50,6 +50,9 @@ def units():
     for name in selection.c_backend_rest(ROOT / "tests/python"):
         command = [*ours, "build-c", "--python-only", "--tests", f"tests/python/{name}"]
         found.append((f"c-backend {name}", command, {"CC": str(ROOT / "tests/quick-cc")}))
+    for name in selection.c_backend_later(ROOT / "build-c/tests"):
+        command = [*ours, "build-c", "--c-only", "--match", f"^{name}$"]
+        found.append((f"c-backend {name}", command, {"CC": str(ROOT / "tests/quick-cc")}))
     for name in selection.cross_rest(ROOT / "build-cross/tests"):
         command = [*ours, "build-cross", "--runner", "tools/cross-run build-cross", "--match", f"^{name}$"]
         found.append((f"cross {name}", command, {}))

@@ -36,12 +36,19 @@ def owner(symbol: str, words: dict) -> str:
     return words[max(fits, key=len)] if fits else ""
 
 
+def objects(folder: pathlib.Path) -> list:
+    """The objects of a folder whose source is still there; others are left from before it went."""
+    root = pathlib.Path(__file__).resolve().parent.parent
+    return [str(path) for path in sorted(folder.rglob("*.o"))
+            if (root / str(path).split(".dir/", 1)[-1]).with_suffix("").exists()]
+
+
 def defined(folder: pathlib.Path):
     """(object, symbol) for what the objects of a folder define for others."""
-    objects = sorted(str(path) for path in folder.rglob("*.o"))
-    if not objects:
+    there = objects(folder)
+    if not there:
         return
-    listing = subprocess.run(["nm", "-A", "-g", "--defined-only", *objects], check=True, text=True, capture_output=True)
+    listing = subprocess.run(["nm", "-A", "-g", "--defined-only", *there], check=True, text=True, capture_output=True)
     for line in listing.stdout.splitlines():
         path, entry = line.rsplit(":", 1)
         symbol = entry.split()[-1]
@@ -62,8 +69,7 @@ def mentioned() -> collections.Counter:
 
 def wanted(build: pathlib.Path) -> set:
     """What some object of the build takes from another."""
-    objects = sorted(str(path) for path in build.rglob("*.o"))
-    listing = subprocess.run(["nm", "-u", *objects], check=True, text=True, capture_output=True)
+    listing = subprocess.run(["nm", "-u", *objects(build)], check=True, text=True, capture_output=True)
     return {line.split()[-1] for line in listing.stdout.splitlines() if line.startswith(" ")}
 
 

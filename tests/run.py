@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the tests of a build folder: layers and symbols, C tests, text cases, pytest (but for those marked slow).
 
-    tests/run.py BUILD [--c-only] [--python-only] [--match PART …] [--select NAME] [--jobs N] [--runner COMMAND]
-                 [--tests FILE …]
+    tests/run.py BUILD [--c-only] [--python-only] [--match PART …] [--without PART …] [--select NAME] [--jobs N]
+                 [--runner COMMAND] [--tests FILE …]
 
 Tests run --jobs at a time (default: one a CPU, four at most); those that measure threads or memory run alone after
 the others.  --runner is for programs of another architecture: what to put before a C test; --select is a choice
@@ -79,7 +79,8 @@ def c_tests(build, args, count):
     for part in args.match or [""]:
         if not any(re.search(part, p.name) for p in [*there, cases]):
             count.add(part, 0, 1, 0, 0, f"no C test of {build} has a name with '{part}'")
-    programs = [p for p in [*there, cases] if any(re.search(part, p.name) for part in args.match or [""])]
+    programs = [p for p in [*there, cases] if any(re.search(part, p.name) for part in args.match or [""])
+                and not any(re.search(part, p.name) for part in args.without)]
     alone = [p for p in programs if ALONE.search(p.name)]
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         results = [(p.name, pool.submit(text_cases if p == cases else c_test, p, args.runner))
@@ -118,7 +119,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--c-only", action="store_true", help="only the C tests and the text cases")
-    parser.add_argument("--match", action="append", help="only C tests whose name this expression finds, and nothing else")
+    parser.add_argument("--match", action="append", help="only C tests whose name this expression finds, nothing else")
+    parser.add_argument("--without", action="append", default=[], help="no C test whose name this expression finds")
     parser.add_argument("--select", choices=sorted(selection.SELECTIONS), help="a choice of tests/selection.py")
     parser.add_argument("--python-only", action="store_true", help="only pytest")
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="how many tests at a time")
