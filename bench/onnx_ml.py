@@ -211,7 +211,7 @@ def measure(name, model, batch, rounds, folder):
             np.testing.assert_allclose(f, w, rtol=1e-3, atol=1e-4)
         else:
             assert np.mean(f.astype(str) == np.asarray(w).astype(str)) > 0.99
-    times = operators.cpu_times(runners, feeds, rounds)
+    times = peers.cpu_times(runners, feeds, rounds)
     pairs = [t / o for o, t in zip(times["Lathe"], times["ONNX Runtime"])]
     return {
         "model": name,
