@@ -10,6 +10,7 @@ from .._ffi import call
 from .._ir.transform import BuiltinPass, FunctionPass, ModulePass, Pass, PassContext, Sequential, function_pass, module_pass
 from ..target.virtual_device import CompilationConfig, targets_of
 from .expr import fold_expr
+from .gradient import FirstOrderGradient, gradient
 
 
 def _maker(name: str, doc: str, options: Any) -> Callable[..., Pass]:
@@ -53,8 +54,8 @@ def build_config(**kwargs: Any) -> PassContext:
 
 
 __all__ = [
-    "BuiltinPass", "FunctionPass", "ModulePass", "Pass", "PassContext", "Sequential", "build_config", "fold_expr", "function_pass",
-    "module_pass",
+    "BuiltinPass", "FirstOrderGradient", "FunctionPass", "ModulePass", "Pass", "PassContext", "Sequential", "build_config",
+    "fold_expr", "function_pass", "gradient", "module_pass",
 ]
 
 if TYPE_CHECKING:  # the passes of the table, as the stubs of tools/stubs.py have them

@@ -6,6 +6,7 @@ import sys as _sys
 from ..op_rows import OpRow, row, rows
 from ..expr import Op
 from . import annotation
+from .gradients import register_gradient
 from .register import BROADCAST, COMM_REDUCE, ELEMWISE, INJECTIVE, OPAQUE, OUT_ELEMWISE_FUSABLE, TUPLE, register
 from .table import _absent
 
@@ -24,6 +25,7 @@ __all__ = [
     "get",
     "op",
     "register",
+    "register_gradient",
     "row",
     "rows",
 ]
