@@ -29,15 +29,16 @@ static LatheRtCode position_of(const Value *v, int32_t n, int32_t last, int32_t 
 }
 
 /* list[0 .. at), item (NULL: none), list[at + skip ..) */
-static LatheRtCode splice(const List *list, int32_t at, const Value *item, int32_t skip, Value *to, LatheRtError *err)
+static LatheRtCode splice_list(const List *list, int32_t at, const Value *item, int32_t skip, Value *to,
+                               LatheRtError *err)
 {
   if (list->n == INT32_MAX) return rt_fail(err, LATHE_RT_ARGUMENT, "a sequence of more than %d items", INT32_MAX);
   Value made = {0};
   RT_TRY(rt_value_list(&made, list->n - skip + (item != NULL), err));
-  int32_t n = 0;
-  for (int32_t i = 0; i < at; i++) rt_value_copy(&made.list->item[n++], &list->item[i]);
-  if (item) rt_value_copy(&made.list->item[n++], item);
-  for (int32_t i = at + skip; i < list->n; i++) rt_value_copy(&made.list->item[n++], &list->item[i]);
+  for (int32_t i = 0, from = 0; i < made.list->n; i++) {
+    if (i == at) from += skip;
+    rt_value_copy(&made.list->item[i], item && i == at ? item : &list->item[from++]);
+  }
   rt_value_copy(to, &made);
   rt_value_clear(&made);
   return LATHE_RT_OK;
@@ -57,11 +58,9 @@ static LatheRtCode scalar_result(Heap *h, Value *to, LatheRtDType dtype, int64_t
 static LatheRtCode joined_shape(const List *l, int64_t axis_attr, bool new_axis, int32_t *axis, int32_t *ndim,
                                 int64_t *dim, LatheRtError *err)
 {
-  if (l->n == 0) return rt_fail(err, LATHE_RT_ARGUMENT, "an empty sequence cannot be joined");
-  for (int32_t i = 0; i < l->n; i++)
-    if (l->item[i].kind != VALUE_TENSOR)
-      return rt_fail(err, LATHE_RT_ARGUMENT, "item %d of the sequence is not a tensor", i);
   const Value *first = &l->item[0];
+  if (l->n == 0 || first->kind != VALUE_TENSOR)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "an empty sequence or one of other than tensors cannot be joined");
   int32_t rank = first->tensor.ndim;
   int32_t out_rank = rank + new_axis;
   int64_t at = axis_attr < 0 ? axis_attr + out_rank : axis_attr;
@@ -72,7 +71,8 @@ static LatheRtCode joined_shape(const List *l, int64_t axis_attr, bool new_axis,
   int64_t total = 0;
   for (int32_t i = 0; i < l->n; i++) {
     const Value *v = &l->item[i];
-    bool same = v->tensor.ndim == rank && rt_same_dtype(v->tensor.dtype, first->tensor.dtype);
+    bool same =
+        v->kind == VALUE_TENSOR && v->tensor.ndim == rank && rt_same_dtype(v->tensor.dtype, first->tensor.dtype);
     for (int32_t d = 0; same && d < rank; d++) same = (!new_axis && d == *axis) || v->dim[d] == first->dim[d];
     if (!same) return rt_fail(err, LATHE_RT_ARGUMENT, "item %d of the sequence does not fit the first one's shape", i);
     if (__builtin_add_overflow(total, new_axis ? 1 : v->dim[*axis], &total))
@@ -98,7 +98,7 @@ static void strides_at(int32_t ndim, const int64_t *dim, int32_t axis, size_t el
   for (int32_t d = axis + 1; d < ndim; d++) *step *= (size_t)dim[d];
 }
 
-static LatheRtCode concat(Heap *h, const List *l, int64_t axis_attr, bool new_axis, Value *to, LatheRtError *err)
+static LatheRtCode concat_list(Heap *h, const List *l, int64_t axis_attr, bool new_axis, Value *to, LatheRtError *err)
 {
   int32_t axis = 0;
   int32_t ndim = 0;
@@ -168,8 +168,8 @@ static int64_t part_size(const Value *sizes, int64_t total, int64_t i)
   return left < size ? left : size;
 }
 
-static LatheRtCode split(Heap *h, const Value *v, const Value *sizes, int64_t axis_attr, bool keepdims, Value *to,
-                         LatheRtError *err)
+static LatheRtCode split_tensor(Heap *h, const Value *v, const Value *sizes, int64_t axis_attr, bool keepdims,
+                                Value *to, LatheRtError *err)
 {
   if (v->kind != VALUE_TENSOR) return rt_fail(err, LATHE_RT_ARGUMENT, "a split of something that is no tensor");
   int32_t ndim = v->tensor.ndim;
@@ -226,19 +226,21 @@ LatheRtCode rt_host_call(LatheRtExecutor *x, const Ins *ins, Value *reg, LatheRt
   if (!any) RT_TRY(list_of(a, &l, err));
   switch ((HostOp)ins->index) {
   case HO_LIST: return rt_value_cell(to, VALUE_LIST, 0, ins->narg, ins->arg, reg, err);
-  case HO_INSERT: RT_TRY(position_of(&reg[ins->arg[2]], l->n, l->n, &at, err)); return splice(l, at, b, 0, to, err);
-  case HO_APPEND: return splice(l, l->n, b, 0, to, err);
-  case HO_ERASE: RT_TRY(position_of(b, l->n, l->n - 1, &at, err)); return splice(l, at, NULL, 1, to, err);
+  case HO_INSERT:
+    RT_TRY(position_of(&reg[ins->arg[2]], l->n, l->n, &at, err));
+    return splice_list(l, at, b, 0, to, err);
+  case HO_APPEND: return splice_list(l, l->n, b, 0, to, err);
+  case HO_ERASE: RT_TRY(position_of(b, l->n, l->n - 1, &at, err)); return splice_list(l, at, NULL, 1, to, err);
   case HO_ERASE_LAST:
     if (l->n == 0) return rt_fail(err, LATHE_RT_ARGUMENT, "an empty sequence has no last item");
-    return splice(l, l->n - 1, NULL, 1, to, err);
+    return splice_list(l, l->n - 1, NULL, 1, to, err);
   case HO_AT:
     RT_TRY(position_of(b, l->n, l->n - 1, &at, err));
     rt_value_item(to, a, at);
     return LATHE_RT_OK;
   case HO_LENGTH: return scalar_result(h, to, int64, l->n, err);
-  case HO_CONCAT: return concat(h, l, ins->attr[0], ins->attr[1] != 0, to, err);
-  case HO_SPLIT: return split(h, a, b, ins->attr[0], ins->attr[1] != 0, to, err);
+  case HO_CONCAT: return concat_list(h, l, ins->attr[0], ins->attr[1] != 0, to, err);
+  case HO_SPLIT: return split_tensor(h, a, b, ins->attr[0], ins->attr[1] != 0, to, err);
   case HO_HAS: return scalar_result(h, to, boolean, l ? l->n != 0 : a != NULL, err);
   case HO_GET:
     if (!l) {
@@ -256,7 +258,7 @@ LatheRtCode rt_host_call(LatheRtExecutor *x, const Ins *ins, Value *reg, LatheRt
   case HO_PARSE:
   case HO_COUNT: break;
   }
-  return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: host operation %d", ins->index);
+  return rt_broken(err, "host operation %d", ins->index);
 }
 
 /* ---- packed functions ---------------------------------------------------------------------------- */
@@ -314,8 +316,7 @@ LatheRtCode rt_packed_ins(LatheRtExecutor *x, const Ins *ins, Value *reg, const 
   LatheRtPackedArg few[FEW];
   LatheRtPackedArg *arg = few;
   LatheRtPackedArg result = {.tag = LATHE_RT_ARG_NONE};
-  if (ins->narg > FEW && !(arg = calloc((size_t)ins->narg, sizeof *arg)))
-    return rt_fail(err, LATHE_RT_MEMORY, "out of memory for the arguments of '%.100s'", name);
+  if (ins->narg > FEW && !(arg = calloc((size_t)ins->narg, sizeof *arg))) return rt_no_memory(err, name);
   LatheRtCode code = rt_wait_all(x, err); /* what it is handed has been computed */
   for (int32_t i = 0; code == LATHE_RT_OK && i < ins->narg; i++) {
     bool is_float = ins->karg[i].kind == PARG_SCALAR && f->scalar_kind[ins->karg[i].index] == SCALAR_FLOAT;
@@ -324,9 +325,7 @@ LatheRtCode rt_packed_ins(LatheRtExecutor *x, const Ins *ins, Value *reg, const 
   if (code == LATHE_RT_OK) code = rt_packed_result(name, ins->narg, arg, ins->nret ? &result : NULL, err);
   if (arg != few) free(arg);
   if (code == LATHE_RT_OK && ins->nret) {
-    LatheRtError why;
-    code = packed_result(x, &result, &reg[ins->ret[0]], &why);
-    if (code != LATHE_RT_OK) rt_fail(err, code, "function '%.100s': %.350s", name, why.text);
+    code = rt_within(err, packed_result(x, &result, &reg[ins->ret[0]], err), "function '%.100s': ", name);
   }
   return code;
 }

@@ -12,7 +12,7 @@
 
 #include "call.h"
 
-enum { ARG_WRITTEN = 1, ARG_STRIDED = 2, ARG_ALIAS = 4, ON_STACK = 64 };
+enum { ON_STACK = 64 };
 
 /* A call between prepare and finish. */
 typedef struct Call {
@@ -94,19 +94,15 @@ bool rt_same_dtype(LatheRtDType a, LatheRtDType b)
 static LatheRtCode check_count(const LatheRtFuncInfo *f, int32_t n, LatheRtError *err)
 {
   if (n == f->nargs) return LATHE_RT_OK;
-  char names[200];
-  size_t used = 0;
-  names[0] = 0;
-  for (int32_t i = 0; i < f->nargs && used + strlen(f->args[i].name) + 8 < sizeof names; i++)
-    used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", f->args[i].name);
+  char names[200] = "";
+  for (int32_t i = 0; i < f->nargs; i++) rt_add_name(names, sizeof names, f->args[i].name);
   return rt_fail(err, LATHE_RT_ARGUMENT, "%s: takes %d argument%s (%s), got %d", f->name, f->nargs,
                  f->nargs == 1 ? "" : "s", names, n);
 }
 
 /* An integer must fit the argument's dtype; floats round. */
-static LatheRtCode check_scalar(const LatheRtFuncInfo *f, int32_t i, int64_t value, LatheRtError *err)
+static LatheRtCode check_scalar(LatheRtDType t, int64_t value, LatheRtError *err)
 {
-  LatheRtDType t = f->args[i].dtype;
   bool is_signed = t.code == 0;
   bool is_unsigned = t.code == 1 || t.code == 6;
   if ((!is_signed && !is_unsigned) || t.bits >= 64) return LATHE_RT_OK;
@@ -116,65 +112,59 @@ static LatheRtCode check_scalar(const LatheRtFuncInfo *f, int32_t i, int64_t val
   if (value >= low && value <= high) return LATHE_RT_OK;
   char name[40];
   rt_dtype_name(t, name, sizeof name);
-  return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is %" PRId64 ", which %s does not hold", f->name, i,
-                 f->args[i].name, value, name);
+  return rt_fail(err, LATHE_RT_ARGUMENT, "is %" PRId64 ", which %s does not hold", value, name);
+}
+
+LatheRtCode rt_check_dtype(LatheRtDType have, LatheRtDType want, LatheRtError *err)
+{
+  if (rt_same_dtype(have, want)) return LATHE_RT_OK;
+  char a[40], b[40];
+  rt_dtype_name(have, a, sizeof a);
+  rt_dtype_name(want, b, sizeof b);
+  return rt_fail(err, LATHE_RT_ARGUMENT, "is %s, wants %s", a, b);
 }
 
 /* Kind, dtype, rank, device: all that needs no sizes. */
-static LatheRtCode check_kind(const LatheRtFuncInfo *f, int32_t i, const LatheRtArg *arg, LatheRtError *err)
+static LatheRtCode check_kind(const LatheRtArgInfo *want, const LatheRtArg *arg, LatheRtError *err)
 {
-  const LatheRtArgInfo *want = &f->args[i];
   const LatheRtTensor *t = arg->tensor;
-  if (want->ndim < 0) {
-    if (t)
-      return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is a tensor, wants a scalar", f->name, i,
-                     want->name);
-    return check_scalar(f, i, arg->scalar.i, err);
-  }
-  if (!t)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is a scalar, wants a tensor", f->name, i, want->name);
-  if (!rt_same_dtype(t->dtype, want->dtype)) {
-    char a[40], b[40];
-    rt_dtype_name(t->dtype, a, sizeof a);
-    rt_dtype_name(want->dtype, b, sizeof b);
-    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is %s, wants %s", f->name, i, want->name, a, b);
-  }
-  if (t->ndim != want->ndim)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has rank %d, wants %d", f->name, i, want->name,
-                   t->ndim, want->ndim);
+  if ((want->ndim < 0) != !t)
+    return rt_fail(err, LATHE_RT_ARGUMENT, t ? "is a tensor, wants a scalar" : "is a scalar, wants a tensor");
+  if (!t) return check_scalar(want->dtype, arg->scalar.i, err);
+  RT_TRY(rt_check_dtype(t->dtype, want->dtype, err));
+  if (t->ndim != want->ndim) return rt_fail(err, LATHE_RT_ARGUMENT, "has rank %d, wants %d", t->ndim, want->ndim);
   if (t->device.type != LATHE_RT_CPU) {
     char device[32];
     rt_device_name(t->device, device, sizeof device);
-    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' is on %s, wants cpu", f->name, i, want->name, device);
+    return rt_fail(err, LATHE_RT_ARGUMENT, "is on %s, wants cpu", device);
   }
-  LatheRtError why;
-  LatheRtCode code = rt_tensor_check(t, &why);
-  if (code != LATHE_RT_OK) return rt_fail(err, code, "%s: argument %d '%s': %.300s", f->name, i, want->name, why.text);
-  return LATHE_RT_OK;
+  return rt_within(err, rt_tensor_check(t, err), "is no ");
 }
 
 /* Strides, null, alignment. */
-static LatheRtCode check_data(const LatheRtFuncInfo *f, int32_t i, const LatheRtTensor *t, LatheRtError *err)
+static LatheRtCode check_data(const LatheRtArgInfo *want, const LatheRtTensor *t, LatheRtError *err)
 {
-  const LatheRtArgInfo *want = &f->args[i];
+  if (!t) return LATHE_RT_OK;
   if (!(want->flags & ARG_STRIDED) && !rt_tensor_compact(t)) {
     char strides[200];
     rt_shape_text(t->ndim, t->strides, strides, sizeof strides);
-    return rt_fail(err, LATHE_RT_ARGUMENT,
-                   "%s: argument %d '%s' has strides %s, wants a compact row-major tensor; copy it first", f->name, i,
-                   want->name, strides);
+    return rt_fail(err, LATHE_RT_ARGUMENT, "has strides %s, wants a compact row-major tensor; copy it first", strides);
   }
   size_t bytes;
   RT_TRY(lathe_rt_tensor_bytes(t, &bytes, err));
   if (bytes == 0) return LATHE_RT_OK;
-  if (!t->data)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has no data (null)", f->name, i, want->name);
+  if (!t->data) return rt_fail(err, LATHE_RT_ARGUMENT, "has no data (null)");
   size_t elem = rt_dtype_bytes(t->dtype) / t->dtype.lanes;
   if (((uintptr_t)t->data + t->byte_offset) % elem)
-    return rt_fail(err, LATHE_RT_ARGUMENT,
-                   "%s: argument %d '%s' starts at an address that is not a multiple of its element's %zu bytes",
-                   f->name, i, want->name, elem);
+    return rt_fail(err, LATHE_RT_ARGUMENT, "starts at an address that is not a multiple of its element's %zu bytes",
+                   elem);
   return LATHE_RT_OK;
+}
+
+LatheRtCode rt_of_arg(const LatheRtFuncInfo *f, int32_t i, LatheRtCode code, LatheRtError *err)
+{
+  if (code == LATHE_RT_OK) return code;
+  return rt_within(err, code, "%s: argument %d '%s' ", f->name, i, f->args[i].name);
 }
 
 static LatheRtCode check_overlap(const LatheRtFuncInfo *f, const LatheRtArg *arg, LatheRtError *err)
@@ -206,43 +196,38 @@ static int64_t stride_of(const LatheRtTensor *t, int32_t d)
   return stride;
 }
 
-static void fill_slots(Call *c)
+static void fill_sizes(const LatheRtFuncInfo *f, const LatheRtArg *arg, LatheRtSlot *slot)
 {
-  const LatheRtFuncInfo *f = c->func->info;
-  for (int32_t i = 0; i < f->nargs; i++) {
-    const LatheRtTensor *t = c->arg[i].tensor;
-    if (t) c->slot[i].p = (char *)t->data + (t->data ? t->byte_offset : 0);
-    else c->slot[i] = c->arg[i].scalar;
-  }
   for (int32_t k = 0; k < f->nsizes; k++) {
     const LatheRtSizeInfo *s = &f->sizes[k];
-    const LatheRtTensor *t = c->arg[s->arg].tensor;
-    int64_t *out = &c->slot[f->nargs + k].i;
+    const LatheRtTensor *t = arg[s->arg].tensor;
+    int64_t *out = &slot[f->nargs + k].i;
     if (s->dim >= 0) *out = t->shape[s->dim];
     else if (s->dim != INT32_MIN) *out = stride_of(t, -1 - s->dim);
     else {
       *out = (int64_t)(t->byte_offset / rt_dtype_bytes(t->dtype));
-      c->slot[s->arg].p = t->data;
+      slot[s->arg].p = t->data;
     }
   }
 }
 
 /* "; n is 4, from argument 0 'A'" for each size that this argument's shape depends on:
  * those whose change changes the answer. */
-static void explain_sizes(Call *c, int32_t arg, int32_t first, char *out, size_t n)
+static void explain_sizes(const LatheRtFunc *func, LatheRtSlot *slot, const int64_t *dim, int32_t arg, int32_t first,
+                          char *out, size_t n)
 {
-  const LatheRtFuncInfo *f = c->func->info;
-  size_t total = (size_t)c->func->ndims + 2;
+  const LatheRtFuncInfo *f = func->info;
+  size_t total = (size_t)func->ndims + 2;
   size_t used = 0;
   int64_t *other = malloc(total * sizeof *other);
   out[0] = 0;
   for (int32_t k = 0; other && k < f->nsizes; k++) {
-    int64_t *value = &c->slot[f->nargs + k].i;
+    int64_t *value = &slot[f->nargs + k].i;
     ++*value;
-    f->shape(c->slot, other);
+    f->shape(slot, other);
     --*value;
     const LatheRtSizeInfo *s = &f->sizes[k];
-    bool matters = memcmp(other + first, c->dim + first, (size_t)f->args[arg].ndim * sizeof *other) != 0;
+    bool matters = memcmp(other + first, dim + first, (size_t)f->args[arg].ndim * sizeof *other) != 0;
     if (matters && used + 80 + strlen(s->name) < n)
       used += (size_t)snprintf(out + used, n - used, "%s %s is %" PRId64 ", from argument %d '%.24s'", used ? "," : ";",
                                s->name, *value, s->arg, f->args[s->arg].name);
@@ -250,24 +235,24 @@ static void explain_sizes(Call *c, int32_t arg, int32_t first, char *out, size_t
   free(other);
 }
 
-static LatheRtCode check_shapes(Call *c, LatheRtError *err)
+LatheRtCode rt_bind_sizes(const LatheRtFunc *func, const LatheRtArg *arg, LatheRtSlot *slot, int64_t *dim,
+                          LatheRtError *err)
 {
-  const LatheRtFuncInfo *f = c->func->info;
+  const LatheRtFuncInfo *f = func->info;
+  fill_sizes(f, arg, slot);
   if (!f->shape) return LATHE_RT_OK;
-  f->shape(c->slot, c->dim);
+  f->shape(slot, dim);
   int32_t at = 0;
   for (int32_t i = 0; i < f->nargs; i++) {
     int32_t ndim = f->args[i].ndim;
     if (ndim <= 0) continue;
-    const int64_t *have = c->arg[i].tensor->shape;
-    const int64_t *want = c->dim + at;
-    if (memcmp(have, want, (size_t)ndim * sizeof *have) != 0) {
+    const int64_t *have = arg[i].tensor->shape;
+    if (memcmp(have, dim + at, (size_t)ndim * sizeof *have) != 0) {
       char a[110], b[110], why[180];
       rt_shape_text(ndim, have, a, sizeof a);
-      rt_shape_text(ndim, want, b, sizeof b);
-      explain_sizes(c, i, at, why, sizeof why);
-      return rt_fail(err, LATHE_RT_ARGUMENT, "%s: argument %d '%s' has shape %s, wants %s%s", f->name, i,
-                     f->args[i].name, a, b, why);
+      rt_shape_text(ndim, dim + at, b, sizeof b);
+      explain_sizes(func, slot, dim, i, at, why, sizeof why);
+      return rt_of_arg(f, i, rt_fail(err, LATHE_RT_ARGUMENT, "has shape %s, wants %s%s", a, b, why), err);
     }
     at += ndim;
   }
@@ -310,21 +295,24 @@ static LatheRtCode call_check(Call *c, int32_t n, LatheRtError *err)
   RT_TRY(rt_pool_check(err));
   RT_TRY(check_count(f, n, err));
   if (n && !c->arg) return rt_fail(err, LATHE_RT_ARGUMENT, "%s: the list of arguments is null", f->name);
-  for (int32_t i = 0; i < n; i++) RT_TRY(check_kind(f, i, &c->arg[i], err));
+  for (int32_t i = 0; i < n; i++) RT_TRY(rt_of_arg(f, i, check_kind(&f->args[i], &c->arg[i], err), err));
   size_t slots = (size_t)f->nargs + (size_t)f->nsizes;
   size_t dims = (size_t)c->func->ndims + 2;
   c->slot = c->slot_stack;
   c->dim = c->dim_stack;
   if (slots > ON_STACK || dims > ON_STACK) {
     c->heap = malloc(slots * sizeof(LatheRtSlot) + dims * sizeof(int64_t));
-    if (!c->heap) return rt_fail(err, LATHE_RT_MEMORY, "%s: out of memory for its %d arguments", f->name, n);
+    if (!c->heap) return rt_no_memory(err, f->name);
     c->slot = c->heap;
     c->dim = (int64_t *)(c->slot + slots);
   }
-  fill_slots(c);
-  RT_TRY(check_shapes(c, err));
-  for (int32_t i = 0; i < n; i++)
-    if (c->arg[i].tensor) RT_TRY(check_data(f, i, c->arg[i].tensor, err));
+  for (int32_t i = 0; i < n; i++) {
+    const LatheRtTensor *t = c->arg[i].tensor;
+    if (t) c->slot[i].p = (char *)t->data + (t->data ? t->byte_offset : 0);
+    else c->slot[i] = c->arg[i].scalar;
+  }
+  RT_TRY(rt_bind_sizes(c->func, c->arg, c->slot, c->dim, err));
+  for (int32_t i = 0; i < n; i++) RT_TRY(rt_of_arg(f, i, check_data(&f->args[i], c->arg[i].tensor, err), err));
   RT_TRY(check_overlap(f, c->arg, err));
   return take_workspace(c, err);
 }
@@ -368,7 +356,7 @@ static LatheRtCode call_run(Call *c, LatheRtError *err)
 
 LatheRtCode lathe_rt_func_call(LatheRtFunc *func, int32_t n, const LatheRtArg *arg, LatheRtError *err)
 {
-  if (!func) return rt_fail(err, LATHE_RT_ARGUMENT, "func_call: the function is null");
+  if (!func) return rt_null(err, "func_call");
   Call c;
   RT_TRY(call_prepare(&c, func, n, arg, err));
   LatheRtCode code = call_run(&c, err);
@@ -417,7 +405,7 @@ static LatheRtCode time_repeats(Call *c, int64_t number, int32_t repeat, double 
 LatheRtCode lathe_rt_func_time(LatheRtFunc *func, int32_t n, const LatheRtArg *arg, int32_t number, int32_t repeat,
                                double min_repeat_ms, double *seconds, LatheRtError *err)
 {
-  if (!func || !seconds) return rt_fail(err, LATHE_RT_ARGUMENT, "func_time: function and seconds must not be null");
+  if (!func || !seconds) return rt_null(err, "func_time");
   if (number < 1 || repeat < 1)
     return rt_fail(err, LATHE_RT_ARGUMENT, "func_time: number is %d and repeat is %d, want 1 or more", number, repeat);
   if (!(min_repeat_ms >= 0) || min_repeat_ms > 1e7)

@@ -4,6 +4,8 @@
 
 #include "internal.h"
 
+/* LatheRtArgInfo.flags */
+enum { ARG_WRITTEN = 1, ARG_STRIDED = 2, ARG_ALIAS = 4 };
 enum { RT_CACHED_WORKSPACES = 8 };
 
 /* A workspace kept for the next call; its memory follows, aligned as the module wants. */
@@ -33,6 +35,12 @@ LatheRtCode rt_module_from(const char *kind, const char *name, const void *bytes
                            LatheRtError *);
 /* May the code of a library run here?  why: what is missing. */
 LatheRtCode rt_module_fits(const char *arch, const char *features, LatheRtError *why);
+/* Fills the slots of sizes, and checks the shapes of the tensors against what the function wants of these sizes (dim). */
+LatheRtCode rt_bind_sizes(const LatheRtFunc *, const LatheRtArg *, LatheRtSlot *, int64_t *dim, LatheRtError *);
+/* "is float32, wants int8" */
+LatheRtCode rt_check_dtype(LatheRtDType have, LatheRtDType want, LatheRtError *);
+/* What is said of an argument, with whose it is before it. */
+LatheRtCode rt_of_arg(const LatheRtFuncInfo *, int32_t i, LatheRtCode, LatheRtError *);
 /* The two parts of a workspace, each rounded up; false: more than memory can have. */
 bool rt_workspace_parts(const LatheRtFunc *, const int64_t *dim, size_t *shared, size_t *slice);
 

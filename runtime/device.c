@@ -71,16 +71,16 @@ static LatheRtCode cpu_synchronise(void *user, int32_t id, void *stream, LatheRt
   return LATHE_RT_OK;
 }
 
-static const LatheRtDeviceApi cpu = {.size = sizeof cpu,
-                                     .type = LATHE_RT_CPU,
-                                     .count = INT32_MAX, /* all are the same memory */
-                                     .align = RT_ALIGN,
-                                     .name = "cpu",
-                                     .arch = "",
-                                     .alloc = cpu_alloc,
-                                     .free = cpu_free,
-                                     .copy = cpu_copy,
-                                     .synchronise = cpu_synchronise};
+static const LatheRtDeviceApi cpu_api = {.size = sizeof cpu_api,
+                                         .type = LATHE_RT_CPU,
+                                         .count = INT32_MAX, /* all are the same memory */
+                                         .align = RT_ALIGN,
+                                         .name = "cpu",
+                                         .arch = "",
+                                         .alloc = cpu_alloc,
+                                         .free = cpu_free,
+                                         .copy = cpu_copy,
+                                         .synchronise = cpu_synchronise};
 
 /* ---- the others ------------------------------------------------------------------ */
 
@@ -93,7 +93,7 @@ static struct {
 
 static LatheRtCode check_api(const LatheRtDeviceApi *a, LatheRtError *err)
 {
-  if (!a) return rt_fail(err, LATHE_RT_ARGUMENT, "device_add: the table is null");
+  if (!a) return rt_null(err, "device_add");
   if (a->size < sizeof *a)
     return rt_fail(err, LATHE_RT_ARGUMENT, "device_add: a table of %u bytes, wants %zu; set its size", a->size,
                    sizeof *a);
@@ -111,7 +111,7 @@ static LatheRtCode check_api(const LatheRtDeviceApi *a, LatheRtError *err)
   return LATHE_RT_OK;
 }
 
-static LatheRtDeviceApi *find(int32_t type)
+static LatheRtDeviceApi *find_type(int32_t type)
 {
   for (int i = 0; i < devices.n; i++)
     if (devices.api[i].type == type) return &devices.api[i];
@@ -123,7 +123,7 @@ LatheRtCode lathe_rt_device_add(const LatheRtDeviceApi *a, LatheRtError *err)
   RT_TRY(check_api(a, err));
   LatheRtCode code = LATHE_RT_OK;
   rt_lock(&devices.lock);
-  LatheRtDeviceApi *at = find(a->type);
+  LatheRtDeviceApi *at = find_type(a->type);
   if (!at && devices.n < MAX_TYPES) at = &devices.api[devices.n++];
   if (at) *at = *a;
   else code = rt_fail(err, LATHE_RT_UNSUPPORTED, "device_add: %s would be one more than %d types", a->name, MAX_TYPES);
@@ -133,9 +133,9 @@ LatheRtCode lathe_rt_device_add(const LatheRtDeviceApi *a, LatheRtError *err)
 
 const LatheRtDeviceApi *lathe_rt_device_api(int32_t type)
 {
-  if (type == LATHE_RT_CPU) return &cpu;
+  if (type == LATHE_RT_CPU) return &cpu_api;
   rt_lock(&devices.lock);
-  const LatheRtDeviceApi *api = find(type);
+  const LatheRtDeviceApi *api = find_type(type);
   rt_unlock(&devices.lock);
   return api;
 }
@@ -152,32 +152,61 @@ LatheRtCode rt_device_find(LatheRtDevice d, const LatheRtDeviceApi **out, LatheR
   return rt_fail(err, LATHE_RT_UNSUPPORTED, "%s is not a device of this process; lathe_rt_device_add adds one", name);
 }
 
-LatheRtCode rt_device_failed(LatheRtDevice d, LatheRtCode code, const char *what, const char *why, LatheRtError *err)
+LatheRtCode rt_device_failed(LatheRtDevice d, LatheRtCode code, const char *what, const LatheRtError *why,
+                             LatheRtError *err)
 {
   char name[40];
+  if (code == LATHE_RT_OK) return code;
   rt_device_name(d, name, sizeof name);
-  return rt_fail(err, code, "%s reported a failure while it %s: %.380s", name, what, why);
+  return rt_fail(err, code, "%s reported a failure while it %s: %.380s", name, what, why->text);
+}
+
+LatheRtCode rt_device_alloc(const LatheRtDeviceApi *api, LatheRtDevice d, size_t bytes, size_t align, void **out,
+                            LatheRtError *err)
+{
+  LatheRtError why;
+  why.text[0] = 0;
+  LatheRtCode code = api->alloc(api->user, d.id, bytes ? bytes : 1, align, out, &why);
+  if (code == LATHE_RT_OK) return code;
+  *out = NULL;
+  if (api->type == LATHE_RT_CPU) return rt_fail(err, code, "%s", why.text);
+  return rt_device_failed(d, code, "allocated", &why, err);
+}
+
+LatheRtCode rt_device_copy(const LatheRtDeviceApi *api, LatheRtDevice d, LatheRtPlace to, LatheRtPlace from,
+                           size_t bytes, void *stream, LatheRtError *err)
+{
+  LatheRtError why;
+  why.text[0] = 0;
+  return rt_device_failed(d, api->copy(api->user, to, from, bytes, stream, &why), "copied", &why, err);
+}
+
+LatheRtCode rt_device_wait(const LatheRtDeviceApi *api, LatheRtDevice d, void *stream, LatheRtError *err)
+{
+  LatheRtError why;
+  why.text[0] = 0;
+  return rt_device_failed(d, api->synchronise(api->user, d.id, stream, &why), "worked", &why, err);
 }
 
 /* ---- copying ------------------------------------------------------------------------ */
+
+static LatheRtCode copy_and_wait(const LatheRtDeviceApi *api, LatheRtDevice d, LatheRtPlace to, LatheRtPlace from,
+                                 size_t bytes, LatheRtError *err)
+{
+  RT_TRY(rt_device_copy(api, d, to, from, bytes, NULL, err));
+  return rt_device_wait(api, d, NULL, err);
+}
 
 /* Over the CPU, from one device to another that knows nothing of it. */
 static LatheRtCode copy_through_cpu(const LatheRtDeviceApi *to_api, LatheRtPlace to, const LatheRtDeviceApi *from_api,
                                     LatheRtPlace from, size_t bytes, LatheRtError *err)
 {
-  LatheRtPlace host = {{LATHE_RT_CPU, 0}, rt_cpu_alloc(bytes, RT_ALIGN), 0};
-  LatheRtError why = {""};
-  if (!host.data) return rt_fail(err, LATHE_RT_MEMORY, "a copy between devices: out of memory for %zu bytes", bytes);
-  LatheRtDevice failed = from.device;
-  LatheRtCode code = from_api->copy(from_api->user, host, from, bytes, NULL, &why);
-  if (code == LATHE_RT_OK) code = from_api->synchronise(from_api->user, from.device.id, NULL, &why);
-  if (code == LATHE_RT_OK) {
-    failed = to.device;
-    code = to_api->copy(to_api->user, to, host, bytes, NULL, &why);
-    if (code == LATHE_RT_OK) code = to_api->synchronise(to_api->user, to.device.id, NULL, &why);
-  }
+  LatheRtPlace host = {{LATHE_RT_CPU, 0}, NULL, 0};
+  RT_TRY(rt_device_alloc(&cpu_api, host.device, bytes, RT_ALIGN, &host.data, err));
+  LatheRtCode code = copy_and_wait(from_api, from.device, host, from, bytes, err);
+  if (code == LATHE_RT_OK) code = copy_and_wait(to_api, to.device, to, host, bytes, err);
   free(host.data);
-  return code == LATHE_RT_OK ? code : rt_device_failed(failed, code, "copied", why.text, err);
+  return code;
 }
 
 LatheRtCode lathe_rt_device_copy(LatheRtPlace to, LatheRtPlace from, size_t bytes, LatheRtError *err)
@@ -187,12 +216,8 @@ LatheRtCode lathe_rt_device_copy(LatheRtPlace to, LatheRtPlace from, size_t byte
   RT_TRY(rt_device_find(to.device, &b, err));
   if (!bytes) return LATHE_RT_OK;
   if (!to.data || !from.data) return rt_fail(err, LATHE_RT_ARGUMENT, "device_copy: a place has no memory");
-  const LatheRtDeviceApi *api = b->type == LATHE_RT_CPU ? a : b;
-  LatheRtDevice device = b->type == LATHE_RT_CPU ? from.device : to.device;
-  LatheRtError why = {""};
-  LatheRtCode code = api->copy(api->user, to, from, bytes, NULL, &why);
-  if (code == LATHE_RT_UNSUPPORTED && a->type != LATHE_RT_CPU && b->type != LATHE_RT_CPU)
-    return copy_through_cpu(b, to, a, from, bytes, err);
-  if (code == LATHE_RT_OK) code = api->synchronise(api->user, device.id, NULL, &why);
-  return code == LATHE_RT_OK ? code : rt_device_failed(device, code, "copied", why.text, err);
+  if (b->type == LATHE_RT_CPU) return copy_and_wait(a, from.device, to, from, bytes, err);
+  LatheRtCode code = copy_and_wait(b, to.device, to, from, bytes, err);
+  if (code == LATHE_RT_UNSUPPORTED && a->type != LATHE_RT_CPU) return copy_through_cpu(b, to, a, from, bytes, err);
+  return code;
 }

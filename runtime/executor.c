@@ -10,47 +10,49 @@
 
 /* ---- making and freeing ---------------------------------------------------------------- */
 
-static bool make_entry(LatheRtExecutor *x, EntryState *e, const ModelEntry *entry)
+void *rt_executor_room(LatheRtExecutor *x, int32_t n, size_t size)
 {
-  size_t in = (size_t)entry->about.ninputs + 1;
-  size_t out = (size_t)entry->about.noutputs + 1;
+  void *p = rt_chunk_alloc(&x->chunks, (size_t)n + 1, size);
+  if (!p) x->no_room = true;
+  return p;
+}
+
+static void make_entry(LatheRtExecutor *x, EntryState *e, const ModelEntry *entry)
+{
+  int32_t out = entry->about.noutputs;
   e->entry = entry;
   e->inputs_changed = true;
-  e->input = rt_chunk_alloc(&x->chunks, in, sizeof *e->input);
-  e->output = rt_chunk_alloc(&x->chunks, out, sizeof *e->output);
-  e->object = rt_chunk_alloc(&x->chunks, out, sizeof *e->object);
-  e->place = rt_chunk_alloc(&x->chunks, out, sizeof *e->place);
-  e->direct = rt_chunk_alloc(&x->chunks, out, sizeof *e->direct);
-  e->storage = rt_chunk_alloc(&x->chunks, (size_t)x->model->ndevice, sizeof *e->storage);
-  return e->input && e->output && e->object && e->place && e->direct && e->storage;
+  e->input = rt_executor_room(x, entry->about.ninputs, sizeof *e->input);
+  e->output = rt_executor_room(x, out, sizeof *e->output);
+  e->object = rt_executor_room(x, out, sizeof *e->object);
+  e->place = rt_executor_room(x, out, sizeof *e->place);
+  e->direct = rt_executor_room(x, out, sizeof *e->direct);
+  e->storage = rt_executor_room(x, x->model->ndevice, sizeof *e->storage);
+  e->made = !x->no_room;
 }
 
 static bool make_tables(LatheRtExecutor *x)
 {
   const LatheRtModel *m = x->model;
-  size_t args = (size_t)m->max_args + 1;
-  x->heap = rt_chunk_alloc(&x->chunks, (size_t)m->ndevice, sizeof *x->heap);
-  x->entry = rt_chunk_alloc(&x->chunks, (size_t)m->nentry, sizeof *x->entry);
-  x->symbol = rt_chunk_alloc(&x->chunks, (size_t)m->nsymbol + 1, sizeof *x->symbol);
-  x->symbol_from = rt_chunk_alloc(&x->chunks, (size_t)m->nsymbol + 1, sizeof *x->symbol_from);
-  x->slot = rt_chunk_alloc(&x->chunks, args, sizeof *x->slot);
-  x->arg = rt_chunk_alloc(&x->chunks, args, sizeof *x->arg);
-  x->tensor = rt_chunk_alloc(&x->chunks, args, sizeof *x->tensor);
-  x->dim = rt_chunk_alloc(&x->chunks, (size_t)m->max_dims + 1, sizeof *x->dim);
-  if (!x->heap || !x->entry || !x->symbol || !x->symbol_from || !x->slot || !x->arg || !x->tensor || !x->dim)
-    return false;
-  for (int32_t i = 0; i < m->nentry; i++)
-    if (!make_entry(x, &x->entry[i], &m->entry[i])) return false;
-  return true;
+  x->heap = rt_executor_room(x, m->ndevice, sizeof *x->heap);
+  x->symbol = rt_executor_room(x, m->nsymbol, sizeof *x->symbol);
+  x->symbol_from = rt_executor_room(x, m->nsymbol, sizeof *x->symbol_from);
+  x->slot = rt_executor_room(x, m->max_args, sizeof *x->slot);
+  x->arg = rt_executor_room(x, m->max_args, sizeof *x->arg);
+  x->tensor = rt_executor_room(x, m->max_args, sizeof *x->tensor);
+  x->dim = rt_executor_room(x, m->max_dims, sizeof *x->dim);
+  x->entry = rt_executor_room(x, m->nentry, sizeof *x->entry);
+  for (int32_t i = 0; x->entry && i < m->nentry; i++) make_entry(x, &x->entry[i], &m->entry[i]);
+  return !x->no_room;
 }
 
 LatheRtCode rt_executor_begin(LatheRtModel *m, LatheRtExecutor **out, LatheRtError *err)
 {
   LatheRtExecutor *x = calloc(1, sizeof *x);
   *out = NULL;
-  if (!x) return rt_fail(err, LATHE_RT_MEMORY, "executor: out of memory");
+  if (!x) return rt_no_memory(err, "executor");
   x->model = lathe_rt_model_retain(m);
-  LatheRtCode code = make_tables(x) ? LATHE_RT_OK : rt_fail(err, LATHE_RT_MEMORY, "executor: out of memory");
+  LatheRtCode code = make_tables(x) ? LATHE_RT_OK : rt_no_memory(err, "executor");
   if (code == LATHE_RT_OK) code = rt_heaps_begin(x, err);
   if (code != LATHE_RT_OK) {
     lathe_rt_executor_free(x);
@@ -62,7 +64,7 @@ LatheRtCode rt_executor_begin(LatheRtModel *m, LatheRtExecutor **out, LatheRtErr
 
 LatheRtCode lathe_rt_executor_new(LatheRtModel *m, LatheRtExecutor **out, LatheRtError *err)
 {
-  if (!m || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "executor_new: model and out must not be null");
+  if (!m || !out) return rt_null(err, "executor_new");
   if (m->look_only) return rt_fail(err, LATHE_RT_ARGUMENT, "executor_new: the model was loaded to be looked at only");
   RT_TRY(rt_executor_begin(m, out, err));
   LatheRtCode code = lathe_rt_executor_select(*out, 0, err);
@@ -92,7 +94,7 @@ static void drop_static(LatheRtExecutor *x, EntryState *e)
 
 static void drop_entry(LatheRtExecutor *x, EntryState *e)
 {
-  if (!e->storage) return;
+  if (!e->made) return;
   drop_objects(e);
   for (int32_t i = 0; i < e->entry->about.ninputs; i++) rt_value_clear(&e->input[i]);
   for (int32_t i = 0; i < e->entry->about.noutputs; i++) rt_value_clear(&e->output[i]);
@@ -119,7 +121,7 @@ void lathe_rt_executor_free(LatheRtExecutor *x)
 
 LatheRtCode lathe_rt_executor_select(LatheRtExecutor *x, int32_t entry, LatheRtError *err)
 {
-  if (!x) return rt_fail(err, LATHE_RT_ARGUMENT, "executor_select: the executor is null");
+  if (!x) return rt_null(err, "executor_select");
   if (entry < 0 || entry >= x->model->nentry)
     return rt_fail(err, LATHE_RT_ARGUMENT, "executor_select: entry %d, the model has %d", entry, x->model->nentry);
   EntryState *before = x->at;
@@ -137,7 +139,7 @@ LatheRtCode lathe_rt_executor_select(LatheRtExecutor *x, int32_t entry, LatheRtE
 
 LatheRtCode lathe_rt_executor_set_threads(LatheRtExecutor *x, int32_t n, LatheRtError *err)
 {
-  if (!x) return rt_fail(err, LATHE_RT_ARGUMENT, "executor_set_threads: the executor is null");
+  if (!x) return rt_null(err, "executor_set_threads");
   if (n < 0 || n > RT_MAX_THREADS)
     return rt_fail(err, LATHE_RT_ARGUMENT, "executor_set_threads: %d threads, wants 0 to %d", n, RT_MAX_THREADS);
   if (n > lathe_rt_num_threads()) RT_TRY(lathe_rt_set_num_threads(n, err));
@@ -181,45 +183,34 @@ static bool overlap(const Value *v, LatheRtDevice device, const void *data, size
 
 /* ---- inputs -------------------------------------------------------------------------------- */
 
-/* kind: of the ports that `what` can set; all of sequences and optionals are PORT_SEQUENCE. */
-static LatheRtCode check_input(LatheRtExecutor *x, int32_t i, PortKind kind, const char *what, LatheRtError *err)
+/* Port i of the entry, for the function `what`, if it is of a kind that this function is about: "", "_items" (all
+ * of sequences and optionals) or "_object"; NULL: any. */
+static LatheRtCode find_port(LatheRtExecutor *x, bool output, int32_t i, const char *kind, const char *what,
+                             const LatheRtPort **out, LatheRtError *err)
 {
-  static const char *const setter[] = {[PORT_TENSOR] = "set_input",
-                                       [PORT_SEQUENCE] = "set_input_items",
-                                       [PORT_OPTIONAL] = "set_input_items",
-                                       [PORT_OPTIONAL_SEQUENCE] = "set_input_items",
-                                       [PORT_OBJECT] = "set_input_object"};
+  static const char kinds[][8] = {"", "_items", "_items", "_items", "_object"}; /* PortKind */
+  const char *side = output ? "output" : "input";
   if (!x) return rt_fail(err, LATHE_RT_ARGUMENT, "%s: the executor is null", what);
-  const ModelEntry *e = x->at->entry;
-  if (i < 0 || i >= e->about.ninputs)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: input %d, the model has %d", what, i, e->about.ninputs);
-  const char *want = setter[e->input_kind[i]];
-  if (strcmp(want, setter[kind]) != 0)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: input '%.100s' is a %.150s; set it with %s", what,
-                   e->about.inputs[i].name, e->about.inputs[i].type, want);
+  const LatheRtEntry *e = &x->at->entry->about;
+  int32_t n = output ? e->noutputs : e->ninputs;
+  if (i < 0 || i >= n) return rt_fail(err, LATHE_RT_ARGUMENT, "%s: %s %d, the model has %d", what, side, i, n);
+  const LatheRtPort *p = output ? &e->outputs[i] : &e->inputs[i];
+  if (kind && strcmp(kind, kinds[p->kind]) != 0)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: %s '%.100s' is a %.150s; it goes by %s_%s%s", what, side, p->name,
+                   p->type, output ? "get" : "set", side, kinds[p->kind]);
+  *out = p;
   return LATHE_RT_OK;
 }
 
 /* dtype, rank and the dimensions that the model fixes; -1 for items whose rank is free. */
-static LatheRtCode check_tensor(const ModelEntry *e, int32_t i, const LatheRtTensor *t, bool is_item, LatheRtError *err)
+static LatheRtCode check_tensor(const LatheRtPort *p, const LatheRtTensor *t, bool is_item, LatheRtError *err)
 {
-  const LatheRtPort *p = &e->about.inputs[i];
   if (!t) return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s': the tensor is null", p->name);
-  LatheRtError why;
-  LatheRtCode code = rt_tensor_check(t, &why);
-  if (code != LATHE_RT_OK) return rt_fail(err, code, "input '%.100s': %.300s", p->name, why.text);
-  if (!rt_same_dtype(t->dtype, p->dtype)) {
-    char a[40], b[40];
-    rt_dtype_name(t->dtype, a, sizeof a);
-    rt_dtype_name(p->dtype, b, sizeof b);
-    return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' is %s, wants %s", p->name, a, b);
-  }
-  if (t->ndim > LATHE_RT_MAX_RANK)
-    return rt_fail(err, LATHE_RT_UNSUPPORTED, "input '%.100s' has rank %d, at most %d are known", p->name, t->ndim,
-                   LATHE_RT_MAX_RANK);
+  RT_TRY(rt_within(err, rt_tensor_check(t, err), "input '%.100s': ", p->name));
+  RT_TRY(rt_within(err, rt_check_dtype(t->dtype, p->dtype, err), "input '%.100s' ", p->name));
   if (is_item) return LATHE_RT_OK;
   bool fits = t->ndim == p->ndim;
-  for (int32_t d = 0; fits && d < t->ndim; d++) fits = e->input_dim[i][d] < 0 || e->input_dim[i][d] == t->shape[d];
+  for (int32_t d = 0; fits && d < t->ndim; d++) fits = p->shape[d] < 0 || p->shape[d] == t->shape[d];
   if (fits) return LATHE_RT_OK;
   char a[110];
   rt_shape_text(t->ndim, t->shape, a, sizeof a);
@@ -251,20 +242,30 @@ static LatheRtCode copy_in(LatheRtExecutor *x, Heap *h, Value *v, LatheRtDType d
   return LATHE_RT_OK;
 }
 
+/* Input i has been set, or could not be. */
+static LatheRtCode input_set(LatheRtExecutor *x, int32_t i, LatheRtCode code)
+{
+  x->at->inputs_changed = true;
+  if (code != LATHE_RT_OK) rt_value_clear(&x->at->input[i]);
+  else if (x->at->entry->is_static) rt_static_input(x, i);
+  return code;
+}
+
+/* A tensor, or an item of a sequence: a copy of the executor's. */
+static LatheRtCode take_tensor(LatheRtExecutor *x, int32_t i, const LatheRtPort *p, const LatheRtTensor *t, Value *to,
+                               LatheRtError *err)
+{
+  RT_TRY(check_tensor(p, t, p->kind != PORT_TENSOR, err));
+  RT_TRY(copy_in(x, &x->heap[x->at->entry->input[i].device], to, p->dtype, t, err));
+  return rt_strings_check(x, to, err);
+}
+
 LatheRtCode lathe_rt_set_input(LatheRtExecutor *x, int32_t i, const LatheRtTensor *t, LatheRtError *err)
 {
-  RT_TRY(check_input(x, i, PORT_TENSOR, "set_input", err));
-  RT_TRY(check_tensor(x->at->entry, i, t, false, err));
-  x->at->inputs_changed = true;
-  LatheRtCode code = copy_in(x, &x->heap[x->at->entry->input_device[i]], &x->at->input[i],
-                             x->at->entry->about.inputs[i].dtype, t, err);
-  if (code == LATHE_RT_OK) code = rt_strings_check(x, &x->at->input[i], err);
-  if (code != LATHE_RT_OK) {
-    rt_value_clear(&x->at->input[i]);
-    return code;
-  }
-  if (x->at->entry->is_static) rt_static_input(x, i);
-  return LATHE_RT_OK;
+  const LatheRtPort *p;
+  RT_TRY(find_port(x, false, i, "", "set_input", &p, err));
+  RT_TRY(check_tensor(p, t, false, err)); /* what was set before stays where this does not fit */
+  return input_set(x, i, take_tensor(x, i, p, t, &x->at->input[i], err));
 }
 
 LatheRtCode lathe_rt_set_input_strings(LatheRtExecutor *x, int32_t i, int32_t ndim, const int64_t *shape,
@@ -272,14 +273,14 @@ LatheRtCode lathe_rt_set_input_strings(LatheRtExecutor *x, int32_t i, int32_t nd
 {
   LatheRtTensor t = {
     .device = {LATHE_RT_CPU, 0}, .ndim = ndim, .dtype = {LATHE_RT_STRING, 64, 1}, .shape = (int64_t *)shape};
-  RT_TRY(check_input(x, i, PORT_TENSOR, "set_input_strings", err));
-  RT_TRY(check_tensor(x->at->entry, i, &t, false, err));
+  const LatheRtPort *p;
+  RT_TRY(find_port(x, false, i, "", "set_input_strings", &p, err));
+  RT_TRY(check_tensor(p, &t, false, err));
   Value made = {0};
   RT_TRY(rt_value_tensor(x->heap, &made, t.dtype, ndim, shape, err));
   LatheRtCode code = LATHE_RT_OK;
   for (size_t k = 0, n = rt_value_bytes(&made) / 8; code == LATHE_RT_OK && k < n; k++) {
-    if (!text || !text[k])
-      code = rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s': text %zu is null", x->at->entry->about.inputs[i].name, k);
+    if (!text || !text[k]) code = rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s': text %zu is null", p->name, k);
     else
       code = lathe_rt_string_put(x, text[k], bytes ? bytes[k] : strlen(text[k]), (uint64_t *)made.tensor.data + k, err);
   }
@@ -288,81 +289,75 @@ LatheRtCode lathe_rt_set_input_strings(LatheRtExecutor *x, int32_t i, int32_t nd
   return code;
 }
 
+/* Memory of the caller's that a port may be: compact, aligned, reachable. */
+static LatheRtCode check_memory(const LatheRtPort *p, const LatheRtTensor *t, bool reachable, const char *side,
+                                const char *else_by, char **data, size_t *bytes, LatheRtError *err)
+{
+  *data = (char *)t->data + (t->data ? t->byte_offset : 0);
+  RT_TRY(lathe_rt_tensor_bytes(t, bytes, err));
+  if (reachable && rt_tensor_compact(t) && (uintptr_t)*data % rt_dtype_bytes(p->dtype) == 0 && (!*bytes || *data))
+    return LATHE_RT_OK;
+  char device[40];
+  rt_device_name(p->device, device, sizeof device);
+  return rt_fail(err, LATHE_RT_ARGUMENT,
+                 "%s '%.100s' cannot be borrowed: it must be compact, aligned and in the memory of %s; %s copies it",
+                 side, p->name, device, else_by);
+}
+
 LatheRtCode lathe_rt_set_input_view(LatheRtExecutor *x, int32_t i, const LatheRtTensor *t, LatheRtError *err)
 {
-  RT_TRY(check_input(x, i, PORT_TENSOR, "set_input_view", err));
-  const LatheRtPort *p = &x->at->entry->about.inputs[i];
-  RT_TRY(check_tensor(x->at->entry, i, t, false, err));
-  const char *data = (const char *)t->data + (t->data ? t->byte_offset : 0);
+  const LatheRtPort *p;
+  char *data;
   size_t bytes;
-  RT_TRY(lathe_rt_tensor_bytes(t, &bytes, err));
-  if (!same_memory(t->device, p->device) || !rt_tensor_compact(t) || (uintptr_t)data % rt_dtype_bytes(p->dtype) ||
-      (bytes && !data)) {
-    char device[40];
-    rt_device_name(p->device, device, sizeof device);
-    return rt_fail(
-        err, LATHE_RT_ARGUMENT,
-        "input '%.100s' cannot be borrowed: it must be compact, aligned and in the memory of %s; set_input copies it",
-        p->name, p->device.type == LATHE_RT_CPU ? "the CPU" : device);
-  }
+  RT_TRY(find_port(x, false, i, "", "set_input_view", &p, err));
+  RT_TRY(check_tensor(p, t, false, err));
+  RT_TRY(check_memory(p, t, same_memory(t->device, p->device), "input", "set_input", &data, &bytes, err));
   for (int32_t k = 0; k < x->at->entry->about.noutputs; k++)
     if (overlap(&x->at->place[k], p->device, data, bytes))
       return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' lies in the memory that output '%.100s' is written to",
                      p->name, x->at->entry->about.outputs[k].name);
   rt_value_clear(&x->at->input[i]);
-  rt_value_set(&x->at->input[i], p->device, p->dtype, t->ndim, t->shape, (void *)data);
-  x->at->inputs_changed = true;
-  if (x->at->entry->is_static) rt_static_input(x, i);
-  return LATHE_RT_OK;
+  rt_value_set(&x->at->input[i], p->device, p->dtype, t->ndim, t->shape, data);
+  return input_set(x, i, LATHE_RT_OK);
 }
 
 LatheRtCode lathe_rt_set_input_items(LatheRtExecutor *x, int32_t i, int32_t n, const LatheRtTensor *const *item,
                                      LatheRtError *err)
 {
-  RT_TRY(check_input(x, i, PORT_SEQUENCE, "set_input_items", err));
-  uint8_t kind = x->at->entry->input_kind[i];
-  if (n < (kind == PORT_SEQUENCE ? 0 : -1) || (n > 0 && !item) || (kind == PORT_OPTIONAL && n > 1))
-    return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' of type %.200s is given %d items",
-                   x->at->entry->about.inputs[i].name, x->at->entry->about.inputs[i].type, n);
-  bool wrapped = kind == PORT_OPTIONAL_SEQUENCE && n >= 0; /* a list of one list */
-  if (n < 0) n = 0;
-  Value made = {0};
-  Value whole = {0};
-  RT_TRY(rt_value_list(&made, n, err));
-  LatheRtCode code = LATHE_RT_OK;
-  for (int32_t k = 0; code == LATHE_RT_OK && k < n; k++) {
-    code = check_tensor(x->at->entry, i, item[k], true, err);
-    if (code == LATHE_RT_OK)
-      code = copy_in(x, x->heap, &made.list->item[k], x->at->entry->about.inputs[i].dtype, item[k], err);
-    if (code == LATHE_RT_OK) code = rt_strings_check(x, &made.list->item[k], err);
-  }
-  if (code == LATHE_RT_OK && wrapped) code = rt_value_list(&whole, 1, err);
-  if (code == LATHE_RT_OK && wrapped) rt_value_copy(&whole.list->item[0], &made);
-  if (code == LATHE_RT_OK) rt_value_copy(&x->at->input[i], wrapped ? &whole : &made);
-  rt_value_clear(&whole);
-  rt_value_clear(&made);
+  const LatheRtPort *p;
+  RT_TRY(find_port(x, false, i, "_items", "set_input_items", &p, err));
+  if (n < (p->kind == PORT_SEQUENCE ? 0 : -1) || (n > 0 && !item) || (p->kind == PORT_OPTIONAL && n > 1))
+    return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' of type %.200s is given %d items", p->name, p->type, n);
+  bool wrapped = p->kind == PORT_OPTIONAL_SEQUENCE && n >= 0; /* a list of one list */
+  Value made[2] = {{0}, {0}};
+  LatheRtCode code = rt_value_list(made, n < 0 ? 0 : n, err);
+  for (int32_t k = 0; code == LATHE_RT_OK && k < n; k++)
+    code = take_tensor(x, i, p, item[k], &made[0].list->item[k], err);
+  if (code == LATHE_RT_OK && wrapped) code = rt_value_cell(&made[1], VALUE_LIST, 0, 1, (const int32_t[]){0}, made, err);
+  if (code == LATHE_RT_OK) rt_value_copy(&x->at->input[i], &made[wrapped]);
+  rt_value_clear(&made[1]);
+  rt_value_clear(&made[0]);
   x->at->inputs_changed = true;
   return code;
 }
 
 LatheRtCode lathe_rt_set_input_object(LatheRtExecutor *x, int32_t i, LatheRtObject *o, LatheRtError *err)
 {
-  RT_TRY(check_input(x, i, PORT_OBJECT, "set_input_object", err));
-  const char *name = x->at->entry->about.inputs[i].name;
-  if (!o) return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s': the object is null", name);
-  LatheRtError why;
-  LatheRtCode code = rt_object_value(x, o, &x->at->input[i], &why);
-  if (code != LATHE_RT_OK) return rt_fail(err, code, "input '%.100s': %.350s", name, why.text);
+  const LatheRtPort *p;
+  RT_TRY(find_port(x, false, i, "_object", "set_input_object", &p, err));
+  if (!o) return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s': the object is null", p->name);
+  RT_TRY(rt_within(err, rt_object_value(x, o, &x->at->input[i], err), "input '%.100s': ", p->name));
   x->at->inputs_changed = true;
   return LATHE_RT_OK;
 }
 
 LatheRtCode lathe_rt_get_input(LatheRtExecutor *x, int32_t i, const LatheRtTensor **out, LatheRtError *err)
 {
-  if (!out) return rt_fail(err, LATHE_RT_ARGUMENT, "get_input: out must not be null");
-  RT_TRY(check_input(x, i, PORT_TENSOR, "get_input", err));
+  const LatheRtPort *p;
+  if (!out) return rt_null(err, "get_input");
+  RT_TRY(find_port(x, false, i, "", "get_input", &p, err));
   if (x->at->input[i].kind == VALUE_NONE)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' has not been set", x->at->entry->about.inputs[i].name);
+    return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' (%.200s) has not been set", p->name, p->type);
   *out = &x->at->input[i].tensor;
   return LATHE_RT_OK;
 }
@@ -377,8 +372,8 @@ static LatheRtCode check_inputs(LatheRtExecutor *x, LatheRtError *err)
   for (int32_t i = 0; i < e->about.ninputs; i++) {
     if (x->at->input[i].kind == VALUE_NONE)
       return rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s' (%.200s) has not been set", port[i].name, port[i].type);
-    for (int32_t d = 0; e->input_kind[i] == PORT_TENSOR && d < port[i].ndim; d++) {
-      int64_t dim = e->input_dim[i][d];
+    for (int32_t d = 0; e->about.inputs[i].kind == PORT_TENSOR && d < port[i].ndim; d++) {
+      int64_t dim = e->input[i].dim[d];
       int64_t have = x->at->input[i].dim[d];
       if (dim >= 0 || dim == DIM_UNKNOWN) continue;
       int32_t s = (int32_t)(-1 - dim);
@@ -413,20 +408,13 @@ static LatheRtCode check_apart(const LatheRtExecutor *x, int32_t i, LatheRtDevic
 
 LatheRtCode lathe_rt_set_output_view(LatheRtExecutor *x, int32_t i, const LatheRtTensor *t, LatheRtError *err)
 {
-  if (!x) return rt_fail(err, LATHE_RT_ARGUMENT, "set_output_view: the executor is null");
-  const ModelEntry *e = x->at->entry;
-  if (i < 0 || i >= e->about.noutputs)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "set_output_view: output %d, the model has %d", i, e->about.noutputs);
-  const LatheRtPort *p = &e->about.outputs[i];
-  if (e->output_kind[i] != PORT_TENSOR)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' is a %.200s; get_output_items gives it", p->name, p->type);
+  const LatheRtPort *p;
+  RT_TRY(find_port(x, true, i, "", "set_output_view", &p, err));
   if (x->at->direct[i]) rt_static_output(x, i, NULL);
   x->at->direct[i] = false;
   rt_value_clear(&x->at->place[i]);
   if (!t) return LATHE_RT_OK;
-  LatheRtError why;
-  LatheRtCode code = rt_tensor_check(t, &why);
-  if (code != LATHE_RT_OK) return rt_fail(err, code, "output '%.100s': %.300s", p->name, why.text);
+  RT_TRY(rt_within(err, rt_tensor_check(t, err), "output '%.100s': ", p->name));
   bool fits = rt_same_dtype(t->dtype, p->dtype) && t->ndim == p->ndim;
   for (int32_t d = 0; fits && d < t->ndim; d++) fits = p->shape[d] < 0 || t->shape[d] == p->shape[d];
   if (!fits) {
@@ -435,19 +423,14 @@ LatheRtCode lathe_rt_set_output_view(LatheRtExecutor *x, int32_t i, const LatheR
     rt_shape_text(t->ndim, t->shape, b, sizeof b);
     return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' is a %.200s, not a %s of shape %s", p->name, p->type, a, b);
   }
-  char *data = (char *)t->data + (t->data ? t->byte_offset : 0);
+  char *data;
   size_t bytes;
-  RT_TRY(lathe_rt_tensor_bytes(t, &bytes, err));
   bool reachable = t->device.type == LATHE_RT_CPU || rt_same_device(t->device, p->device);
-  if (!reachable || !rt_tensor_compact(t) || (uintptr_t)data % rt_dtype_bytes(p->dtype) || (bytes && !data))
-    return rt_fail(err, LATHE_RT_ARGUMENT,
-                   "output '%.100s' cannot be written there: the memory must be compact, aligned and the CPU's or that "
-                   "of the output's device; get_output gives it",
-                   p->name);
+  RT_TRY(check_memory(p, t, reachable, "output", "get_output", &data, &bytes, err));
   RT_TRY(check_apart(x, i, t->device, data, bytes, err));
   rt_value_set(&x->at->place[i], t->device, p->dtype, t->ndim, t->shape, data);
   bool here = same_memory(t->device, p->device);
-  x->at->direct[i] = e->is_static && here && bytes && rt_static_output(x, i, data);
+  x->at->direct[i] = x->at->entry->is_static && here && bytes && rt_static_output(x, i, data);
   return LATHE_RT_OK;
 }
 
@@ -474,7 +457,7 @@ static LatheRtCode copy_outputs(LatheRtExecutor *x, LatheRtError *err)
 
 LatheRtCode lathe_rt_run(LatheRtExecutor *x, LatheRtError *err)
 {
-  if (!x) return rt_fail(err, LATHE_RT_ARGUMENT, "run: the executor is null");
+  if (!x) return rt_null(err, "run");
   RT_TRY(rt_pool_check(err));
   if (x->at->inputs_changed) RT_TRY(check_inputs(x, err));
   x->at->inputs_changed = false;
@@ -492,23 +475,21 @@ LatheRtCode lathe_rt_run(LatheRtExecutor *x, LatheRtError *err)
 
 /* ---- outputs ------------------------------------------------------------------------------------ */
 
-static LatheRtCode find_output(LatheRtExecutor *x, int32_t i, LatheRtError *err)
+static LatheRtCode find_output(LatheRtExecutor *x, int32_t i, const char *kind, const char *what, const void *out,
+                               const LatheRtPort **p, LatheRtError *err)
 {
-  if (!x) return rt_fail(err, LATHE_RT_ARGUMENT, "get_output: the executor is null");
-  if (i < 0 || i >= x->at->entry->about.noutputs)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "get_output: output %d, the model has %d", i, x->at->entry->about.noutputs);
-  if (!x->at->has_run) return rt_fail(err, LATHE_RT_ARGUMENT, "get_output: the model has not been run yet");
-  return LATHE_RT_OK;
+  if (!out) return rt_null(err, what);
+  RT_TRY(find_port(x, true, i, kind, what, p, err));
+  return x->at->has_run ? LATHE_RT_OK : rt_fail(err, LATHE_RT_ARGUMENT, "%s: the model has not been run yet", what);
 }
 
 LatheRtCode lathe_rt_get_output(LatheRtExecutor *x, int32_t i, const LatheRtTensor **out, LatheRtError *err)
 {
-  if (!out) return rt_fail(err, LATHE_RT_ARGUMENT, "get_output: out must not be null");
-  RT_TRY(find_output(x, i, err));
-  if (x->at->output[i].kind != VALUE_TENSOR || x->at->entry->output_kind[i] == PORT_OBJECT)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' is a %.200s; %s gives it",
-                   x->at->entry->about.outputs[i].name, x->at->entry->about.outputs[i].type,
-                   x->at->entry->output_kind[i] == PORT_OBJECT ? "get_output_object" : "get_output_items");
+  const LatheRtPort *p;
+  RT_TRY(find_output(x, i, NULL, "get_output", out, &p, err));
+  /* an optional that is there may be the tensor itself */
+  if (x->at->output[i].kind != VALUE_TENSOR || p->kind == PORT_OBJECT)
+    return find_port(x, true, i, "its own", "get_output", &p, err);
   *out = &x->at->output[i].tensor;
   return LATHE_RT_OK;
 }
@@ -516,30 +497,27 @@ LatheRtCode lathe_rt_get_output(LatheRtExecutor *x, int32_t i, const LatheRtTens
 LatheRtCode lathe_rt_get_output_items(LatheRtExecutor *x, int32_t i, int32_t *n, const LatheRtTensor *const **out,
                                       LatheRtError *err)
 {
-  if (!n || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "get_output_items: n and out must not be null");
-  RT_TRY(find_output(x, i, err));
+  const LatheRtPort *p;
+  RT_TRY(find_output(x, i, NULL, "get_output_items", n ? out : NULL, &p, err));
+  if (p->kind == PORT_OBJECT) return find_port(x, true, i, "_items", "get_output_items", &p, err);
   const Value *v = &x->at->output[i];
-  if (x->at->entry->output_kind[i] == PORT_OBJECT)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' is an object; get_output_object gives it",
-                   x->at->entry->about.outputs[i].name);
   *n = -1;
   *out = NULL;
-  if (x->at->entry->output_kind[i] >= PORT_OPTIONAL && v->kind == VALUE_LIST) {
+  if (p->kind >= PORT_OPTIONAL && v->kind == VALUE_LIST) {
     if (v->list->n == 0) return LATHE_RT_OK;
     v = &v->list->item[0];
   }
   int32_t count = v->kind == VALUE_LIST ? v->list->n : 1;
   if (count > x->item_room || !x->item) {
     const LatheRtTensor **more = realloc(x->item, ((size_t)count + 1) * sizeof *more);
-    if (!more) return rt_fail(err, LATHE_RT_MEMORY, "get_output_items: out of memory");
+    if (!more) return rt_no_memory(err, "get_output_items");
     x->item = more;
     x->item_room = count;
   }
   for (int32_t k = 0; k < count; k++) {
     const Value *item = v->kind == VALUE_LIST ? &v->list->item[k] : v;
     if (item->kind != VALUE_TENSOR)
-      return rt_fail(err, LATHE_RT_UNSUPPORTED, "output '%.100s': item %d is not a tensor",
-                     x->at->entry->about.outputs[i].name, k);
+      return rt_fail(err, LATHE_RT_UNSUPPORTED, "output '%.100s': item %d is not a tensor", p->name, k);
     x->item[k] = &item->tensor;
   }
   *n = count;
@@ -549,11 +527,8 @@ LatheRtCode lathe_rt_get_output_items(LatheRtExecutor *x, int32_t i, int32_t *n,
 
 LatheRtCode lathe_rt_get_output_object(LatheRtExecutor *x, int32_t i, LatheRtObject **out, LatheRtError *err)
 {
-  if (!out) return rt_fail(err, LATHE_RT_ARGUMENT, "get_output_object: out must not be null");
-  RT_TRY(find_output(x, i, err));
-  const LatheRtPort *p = &x->at->entry->about.outputs[i];
-  if (x->at->entry->output_kind[i] != PORT_OBJECT)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "output '%.100s' is a %.200s, no object", p->name, p->type);
+  const LatheRtPort *p;
+  RT_TRY(find_output(x, i, "_object", "get_output_object", out, &p, err));
   if (!x->at->object[i]) RT_TRY(rt_object_of(x, &x->at->output[i], &x->at->object[i], err));
   *out = x->at->object[i];
   return LATHE_RT_OK;

@@ -9,7 +9,7 @@
 
 #include "lathe_rt.h"
 
-enum { RT_MAX_THREADS = 1024, RT_ALIGN = 64 };
+enum { RT_MAX_THREADS = 1024, RT_ALIGN = 64, RT_MOST_ALIGN = 4096 /* that anything may want */ };
 
 #define RT_TRY(call)                        \
   do {                                      \
@@ -20,6 +20,17 @@ enum { RT_MAX_THREADS = 1024, RT_ALIGN = 64 };
 /* fail.c: writes the sentence and gives the code back: return rt_fail(err, …). */
 __attribute__((format(printf, 3, 4), cold)) LatheRtCode rt_fail(LatheRtError *err, LatheRtCode code, const char *fmt,
                                                                 ...);
+
+/* The sentence that err has, with words before it ("input 'x': "), where code is a failure; gives code back. */
+__attribute__((format(printf, 3, 4), cold)) LatheRtCode rt_within(LatheRtError *err, LatheRtCode code, const char *fmt,
+                                                                  ...);
+/* "the model is broken: …" */
+__attribute__((format(printf, 2, 3), cold)) LatheRtCode rt_broken(LatheRtError *err, const char *fmt, ...);
+LatheRtCode rt_no_memory(LatheRtError *err, const char *who); /* "WHO: out of memory" */
+LatheRtCode rt_null(LatheRtError *err, const char *who);      /* "WHO: an argument is null" */
+
+/* One more name for a list in a sentence, "'a', 'b'"; dots where there is no room. */
+void rt_add_name(char *out, size_t n, const char *name);
 
 /* What went wrong inside a running kernel.  LatheRtCalls.user points to one; the
  * first failure, on whatever thread, keeps the place. */
@@ -45,8 +56,14 @@ void rt_tensor_extent(const LatheRtTensor *, uintptr_t *begin, uintptr_t *end);
 void rt_device_name(LatheRtDevice, char *out, size_t n);
 /* The table of a device that this process has. */
 LatheRtCode rt_device_find(LatheRtDevice, const LatheRtDeviceApi **out, LatheRtError *);
-/* "cuda(0) reported a failure while it WHAT: WHY" */
-LatheRtCode rt_device_failed(LatheRtDevice, LatheRtCode, const char *what, const char *why, LatheRtError *);
+/* "cuda(0) reported a failure while it WHAT: WHY"; nothing where code is none. */
+LatheRtCode rt_device_failed(LatheRtDevice, LatheRtCode, const char *what, const LatheRtError *why, LatheRtError *);
+/* The device's own functions, with that sentence where they fail; *out is NULL then. */
+LatheRtCode rt_device_alloc(const LatheRtDeviceApi *, LatheRtDevice, size_t bytes, size_t align, void **out,
+                            LatheRtError *);
+LatheRtCode rt_device_copy(const LatheRtDeviceApi *, LatheRtDevice, LatheRtPlace to, LatheRtPlace from, size_t bytes,
+                           void *stream, LatheRtError *);
+LatheRtCode rt_device_wait(const LatheRtDeviceApi *, LatheRtDevice, void *stream, LatheRtError *);
 void *rt_cpu_alloc(size_t bytes, size_t align); /* NULL: out of memory; freed with free() */
 static inline bool rt_same_device(LatheRtDevice a, LatheRtDevice b) { return a.type == b.type && a.id == b.id; }
 

@@ -104,7 +104,7 @@ LatheRtCode rt_library_open(const char *path, void **handle, LatheRtError *err)
   close(fd);
   if (code != LATHE_RT_OK) return code;
   char *name = fresh_name(path);
-  if (!name) return rt_fail(err, LATHE_RT_MEMORY, "module_load: out of memory");
+  if (!name) return rt_no_memory(err, "module_load");
   *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   free(name);
   if (!*handle) return rt_fail(err, LATHE_RT_IO, "'%s' cannot be loaded: %s", path, dlerror());

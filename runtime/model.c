@@ -14,7 +14,7 @@ static void drop_parts(LatheRtModel *m)
 }
 
 /* The symbol of an older runtime is shorter; its modules are refused before it is looked at. */
-static LatheRtCode check_data(const LatheRtModelData *data, LatheRtError *err)
+static LatheRtCode check_table(const LatheRtModelData *data, LatheRtError *err)
 {
   if (memcmp(data->magic, MODEL_MAGIC, 8) != 0)
     return rt_fail(err, LATHE_RT_ARGUMENT, "the model was not made by Lathe: its table has no mark");
@@ -23,16 +23,16 @@ static LatheRtCode check_data(const LatheRtModelData *data, LatheRtError *err)
                    sizeof *data);
   if ((!data->program && data->program_bytes) || data->program_bytes > PTRDIFF_MAX ||
       (!data->weights && data->weights_bytes && !data->consts) || (!data->modules && data->nmodules > 1))
-    return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: its table has no program or no weights");
+    return rt_broken(err, "its table has no program or no weights");
   return LATHE_RT_OK;
 }
 
 static LatheRtCode model_new(LatheRtModule *module, const LatheRtModelData *data, const LatheRtLoad *how,
                              LatheRtModel **out, LatheRtError *err)
 {
-  RT_TRY(check_data(data, err));
+  RT_TRY(check_table(data, err));
   LatheRtModel *m = calloc(1, sizeof *m);
-  if (!m) return rt_fail(err, LATHE_RT_MEMORY, "model: out of memory");
+  if (!m) return rt_no_memory(err, "model");
   atomic_store(&m->refs, 1);
   m->base = module;
   rt_module_retain(module);
@@ -61,8 +61,7 @@ static LatheRtCode check_how(const LatheRtLoad *how, LatheRtError *err)
 LatheRtCode lathe_rt_model_wrap(LatheRtModule *module, const LatheRtModelData *data, const LatheRtLoad *how,
                                 void (*drop)(void *), void *user, LatheRtModel **out, LatheRtError *err)
 {
-  if (!module || !data || !out)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "model_wrap: module, data and out must not be null");
+  if (!module || !data || !out) return rt_null(err, "model_wrap");
   *out = NULL;
   RT_TRY(check_how(how, err));
   RT_TRY(model_new(module, data, how, out, err));
@@ -80,7 +79,7 @@ static LatheRtCode model_of(LatheRtModule *module, const LatheRtLoad *how, Lathe
 
 LatheRtCode lathe_rt_model_of(LatheRtModule *module, LatheRtModel **out, LatheRtError *err)
 {
-  if (!module || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "model_of: module and out must not be null");
+  if (!module || !out) return rt_null(err, "model_of");
   *out = NULL;
   return model_of(module, NULL, out, err);
 }
@@ -92,14 +91,12 @@ LatheRtCode lathe_rt_model_load(const char *path, LatheRtModel **out, LatheRtErr
 
 LatheRtCode lathe_rt_model_load_with(const char *path, const LatheRtLoad *how, LatheRtModel **out, LatheRtError *err)
 {
-  if (!path || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "model_load: path and out must not be null");
+  if (!path || !out) return rt_null(err, "model_load");
   *out = NULL;
   RT_TRY(check_how(how, err));
   LatheRtModule *module;
   RT_TRY(lathe_rt_module_load(path, &module, err));
-  LatheRtError why;
-  LatheRtCode code = model_of(module, how, out, &why);
-  if (code != LATHE_RT_OK) rt_fail(err, code, "'%.150s': %.330s", path, why.text);
+  LatheRtCode code = rt_within(err, model_of(module, how, out, err), "'%.150s': ", path);
   lathe_rt_module_free(module);
   return code;
 }
@@ -131,14 +128,12 @@ const LatheRtEntry *lathe_rt_model_entry(const LatheRtModel *m, int32_t i)
 
 LatheRtCode lathe_rt_model_find(const LatheRtModel *m, const char *entry, int32_t *out, LatheRtError *err)
 {
-  if (!m || !entry || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "model_find: model, name and out must not be null");
+  if (!m || !entry || !out) return rt_null(err, "model_find");
   char names[300] = "";
-  size_t used = 0;
   for (*out = 0; *out < m->nentry; ++*out) {
     const char *name = m->entry[*out].about.name;
     if (!strcmp(name, entry)) return LATHE_RT_OK;
-    if (used + strlen(name) + 8 < sizeof names)
-      used += (size_t)snprintf(names + used, sizeof names - used, "%s'%s'", used ? ", " : "", name);
+    rt_add_name(names, sizeof names, name);
   }
   return rt_fail(err, LATHE_RT_NOT_FOUND, "the model has no entry '%.100s'; it has %s", entry, names);
 }

@@ -86,15 +86,19 @@ typedef struct ModelKernel {
   const char *plan, *trace;
 } ModelKernel;
 
+/* What programs know of a port beyond its LatheRtPort. */
+typedef struct ModelPort {
+  int32_t device;
+  const int64_t *dim; /* with symbols: -1 - symbol */
+} ModelPort;
+
 /* A function that callers see. */
 typedef struct ModelEntry {
   LatheRtEntry about; /* first */
   int32_t func;
   bool is_static;
-  const uint8_t *input_kind, *output_kind;
-  const int64_t **input_dim; /* with symbols: -1 - symbol */
-  const int32_t *input_device, *output_device;
-  const uint64_t *storage_bytes; /* on each device */
+  const ModelPort *input, *output;
+  const int64_t *storage_bytes; /* on each device */
 } ModelEntry;
 
 /* A string: of the model, or of an executor. */
@@ -195,7 +199,6 @@ typedef struct List List;
 typedef struct Value {
   enum { VALUE_NONE, VALUE_TENSOR, VALUE_LIST, VALUE_DATA, VALUE_CLOSURE, VALUE_OBJECT } kind;
   bool writable;         /* memory of the executor's own: kernels may write it */
-  int32_t input;         /* static programs: 1 + the input whose memory this is; 0: none */
   Storage *storage;      /* NULL: borrowed (constants, views of the caller's memory) */
   List *list;            /* LIST, DATA, CLOSURE: items, fields, first arguments */
   LatheRtObject *object; /* OBJECT */
@@ -246,6 +249,8 @@ LatheRtCode rt_value_cell(Value *to, int kind, int32_t tag, int32_t n, const int
 void rt_value_item(Value *to, const Value *v, int32_t i);
 /* Sets the tensor's fields; data is borrowed. */
 void rt_value_set(Value *, LatheRtDevice, LatheRtDType, int32_t ndim, const int64_t *shape, void *data);
+/* Its elements lie so far into the memory that it has been set to, of which there are `room` bytes. */
+LatheRtCode rt_value_place(Value *, uint64_t place, uint64_t room, LatheRtError *);
 size_t rt_value_bytes(const Value *);
 /* Does the host read it where it is?  Lists with all their items. */
 bool rt_value_on_host(const Value *);
@@ -304,6 +309,7 @@ typedef struct EntryState {
   LatheRtObject **object; /* of outputs that have been asked for as such */
   Value *place;           /* memory of the caller's that outputs go to … */
   bool *direct;           /* … written there by the kernels, not copied after the run */
+  bool made;              /* there is room for all of this */
   bool ready, inputs_changed, has_run;
   /* static programs */
   void **storage; /* on each device */
@@ -335,6 +341,7 @@ struct LatheRtExecutor {
   LatheRtCalls calls;
   CallState state;
   Chunk *chunks;
+  bool no_room; /* memory was wanted for a table and could not be had */
   /* programs that are not static */
   Frame *frame;
   int32_t nframe, frame_room;
@@ -349,7 +356,7 @@ struct LatheRtExecutor {
 void *rt_chunk_alloc(Chunk **, size_t n, size_t size);
 void rt_chunk_drop(Chunk **);
 
-/* kernel.c.  Fills slots (and arg, if not NULL) from tensors and scalars and checks them against the kernel:
+/* kernel.c.  Fills slots and arg from tensors and scalars and checks them against the kernel:
  * dtypes, ranks, shapes, devices. */
 LatheRtCode rt_kernel_bind(LatheRtExecutor *, const Ins *, const Value *reg, const Scalar *scalar, LatheRtSlot *slot,
                            LatheRtArg *arg, Workspaces *need, LatheRtError *);
@@ -378,6 +385,8 @@ Heap *rt_heap_of(LatheRtExecutor *, LatheRtDevice);
 /* An executor with no entry made ready. */
 LatheRtCode rt_executor_begin(LatheRtModel *, LatheRtExecutor **out, LatheRtError *);
 void rt_begin_calls(LatheRtExecutor *); /* what kernels may call, from now on */
+/* n items, or one more, that go with the executor, all zero; NULL, and no_room, where that cannot be. */
+void *rt_executor_room(LatheRtExecutor *, int32_t n, size_t size);
 
 /* static.c: straight-line programs over planned storage */
 LatheRtCode rt_static_prepare(LatheRtExecutor *, LatheRtError *);
@@ -391,6 +400,8 @@ LatheRtCode rt_vm_run(LatheRtExecutor *, LatheRtError *);
 /* Runs a function without parameters and results. */
 LatheRtCode rt_vm_call(LatheRtExecutor *, int32_t func, LatheRtError *);
 void rt_vm_drop(LatheRtExecutor *);
+/* Constant i, where it is. */
+LatheRtCode rt_value_const(LatheRtExecutor *, Value *to, int32_t i, LatheRtError *);
 /* The same bytes under another shape. */
 LatheRtCode rt_value_view(Value *to, const Value *from, LatheRtDType, int32_t ndim, const int64_t *shape,
                           LatheRtError *);

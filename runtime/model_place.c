@@ -12,7 +12,7 @@ static LatheRtCode library(LatheRtModel *m, uint32_t i, const LatheRtModelData *
   uint32_t n = data->modules ? data->nmodules : 1;
   const LatheRtModuleInfo *base = lathe_rt_module_info(m->base);
   if (i >= n || (data->modules && !data->modules[i]))
-    return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: it speaks of library %u, there are %u", i, n);
+    return rt_broken(err, "it speaks of library %u, there are %u", i, n);
   if (data->modules && data->modules[i] != base) return lathe_rt_module_wrap(data->modules[i], NULL, NULL, out, err);
   rt_module_retain(m->base);
   *out = m->base;
@@ -37,10 +37,8 @@ static LatheRtCode upload(ModelConst *c, const ModelDevice *d, LatheRtError *err
 {
   LatheRtPlace to = {.device = d->device};
   LatheRtPlace from = {.device = {LATHE_RT_CPU, 0}, .data = (void *)(uintptr_t)c->data};
-  LatheRtError why = {""};
   c->data = NULL;
-  LatheRtCode code = d->api->alloc(d->api->user, d->device.id, c->bytes, d->align, &to.data, &why);
-  if (code != LATHE_RT_OK) return rt_device_failed(d->device, code, "allocated", why.text, err);
+  RT_TRY(rt_device_alloc(d->api, d->device, c->bytes, d->align, &to.data, err));
   c->data = to.data;
   return lathe_rt_device_copy(to, from, c->bytes, err);
 }

@@ -10,8 +10,6 @@
 
 #include "model.h"
 
-enum { MOST_ALIGN = 4096 };
-
 typedef struct Reader {
   LatheRtModel *m;
   const unsigned char *start, *p, *end;
@@ -106,22 +104,40 @@ static double f64(Reader *r)
 static int32_t count(Reader *r, size_t least, const char *what)
 {
   uint32_t n = u32(r);
-  if (ok(r) && (n > INT32_MAX || n > left(r) / least)) bad(r, "%" PRIu32 " %s do not fit into what is left", n, what);
+  if (n > INT32_MAX || n > left(r) / least) bad(r, "%" PRIu32 " %s do not fit into what is left", n, what);
   return ok(r) ? (int32_t)n : 0;
+}
+
+/* One of the first `limit` kinds of something. */
+static uint8_t kind(Reader *r, unsigned limit, const char *what)
+{
+  uint8_t k = u8(r);
+  if (k >= limit) bad(r, "%s of kind %u", what, k);
+  return k;
 }
 
 /* A number below `limit`. */
 static int32_t index_of(Reader *r, int32_t limit, const char *what)
 {
   uint32_t i = u32(r);
-  if (ok(r) && (limit <= 0 || i >= (uint32_t)limit)) bad(r, "%s %" PRIu32 ", there are %d", what, i, limit);
+  if (limit <= 0 || i >= (uint32_t)limit) bad(r, "%s %" PRIu32 ", there are %d", what, i, limit);
   return ok(r) ? (int32_t)i : 0;
 }
 
+/* Room for n items, all zero; NULL where that is not to be had or the reading has ended. */
 static void *array(Reader *r, int32_t n, size_t size)
 {
   void *p = ok(r) ? rt_chunk_alloc(&r->m->chunks, n ? (size_t)n : 1, size) : NULL;
   if (!p) no_memory(r);
+  return p;
+}
+
+/* A count of items that take at least `least` bytes each, and room for them; n is 0 where there is none. */
+static void *list(Reader *r, int32_t *n, size_t least, const char *what, size_t size)
+{
+  *n = count(r, least, what);
+  void *p = array(r, *n, size);
+  if (!p) *n = 0;
   return p;
 }
 
@@ -143,18 +159,34 @@ static LatheRtDType dtype(Reader *r)
   /* codes of lathe_rt.h */
   bool known = (t.code <= 14 || t.code == 17 || (t.code == LATHE_RT_STRING && t.bits == 64)) && t.bits <= 64 &&
                t.bits > 0 && !(t.bits & (t.bits - 1));
-  if (ok(r) && (!known || t.lanes != 1)) bad(r, "dtype (%u, %u, %u)", t.code, t.bits, t.lanes);
+  if (!known || t.lanes != 1) bad(r, "dtype (%u, %u, %u)", t.code, t.bits, t.lanes);
   return t;
 }
 
-/* Dimensions with the least value that one may have. */
+static void check_rank(Reader *r, int32_t ndim)
+{
+  if (ndim > LATHE_RT_MAX_RANK) bad(r, "rank %d, at most %d are known", ndim, LATHE_RT_MAX_RANK);
+}
+
+static int64_t *numbers(Reader *r, int32_t *n, const char *what)
+{
+  int64_t *v = list(r, n, 8, what, sizeof *v);
+  for (int32_t i = 0; i < *n; i++) v[i] = i64(r);
+  return v;
+}
+
 static const int64_t *shape(Reader *r, int32_t *ndim)
 {
-  *ndim = count(r, 8, "dimensions");
-  if (*ndim > LATHE_RT_MAX_RANK) bad(r, "rank %d, at most %d are known", *ndim, LATHE_RT_MAX_RANK);
-  int64_t *dim = array(r, *ndim, sizeof *dim);
-  for (int32_t d = 0; ok(r) && d < *ndim; d++) dim[d] = i64(r);
+  const int64_t *dim = numbers(r, ndim, "dimensions");
+  check_rank(r, *ndim);
   return dim;
+}
+
+static const char **strings(Reader *r, int32_t *n, const char *what)
+{
+  const char **s = list(r, n, 4, what, sizeof *s);
+  for (int32_t i = 0; i < *n; i++) s[i] = string(r);
+  return s;
 }
 
 /* ---- tables ---------------------------------------------------------------------------- */
@@ -168,14 +200,12 @@ static void read_device(Reader *r, int32_t i)
   d->target = string(r);
   if (!ok(r)) return;
   if (i == 0 && d->device.type != LATHE_RT_CPU) bad(r, "its first device is not the host's CPU");
-  if (d->align < 1 || d->align > MOST_ALIGN || d->align & (d->align - 1))
+  if (d->align < 1 || d->align > RT_MOST_ALIGN || d->align & (d->align - 1))
     bad(r, "device %d wants an alignment of %zu bytes", i, d->align);
   for (int32_t k = 0; k < i; k++)
     if (rt_same_device(r->m->device[k].device, d->device)) bad(r, "devices %d and %d are the same", k, i);
   if (!ok(r) || r->m->look_only) return;
-  LatheRtError why;
-  LatheRtCode code = rt_device_find(d->device, &d->api, &why);
-  if (code != LATHE_RT_OK) r->code = rt_fail(r->err, code, "the model: %.400s", why.text);
+  r->code = rt_within(r->err, rt_device_find(d->device, &d->api, r->err), "the model: ");
 }
 
 static const void *blob(Reader *r, const LatheRtModelData *data, size_t *n)
@@ -198,7 +228,8 @@ static void read_module(Reader *r, int32_t i, const LatheRtModelData *data)
   const char *kind = string(r);
   const char *name = string(r);
   int32_t n = count(r, 28, "variants");
-  LatheRtError why = {"it has none"};
+  LatheRtError why;
+  rt_fail(&why, LATHE_RT_OK, "it has none");
   bool taken = false;
   for (int32_t k = 0; ok(r) && k < n; k++) {
     const char *arch = string(r);
@@ -222,12 +253,11 @@ static void read_image(Reader *r, const LatheRtModelData *data)
   size_t n = 0;
   const void *bytes = blob(r, data, &n);
   if (!ok(r) || r->m->look_only || d->image || (*arch && strcmp(arch, d->api->arch) != 0)) return;
-  LatheRtError why = {"it runs no code"};
-  LatheRtCode code = LATHE_RT_UNSUPPORTED;
+  LatheRtError why;
+  LatheRtCode code = rt_fail(&why, LATHE_RT_UNSUPPORTED, "it runs no code");
   if (d->api->image_load) code = d->api->image_load(d->api->user, d->device.id, bytes, n, &d->image, &why);
-  if (code == LATHE_RT_OK) return;
-  d->image = NULL;
-  r->code = rt_device_failed(d->device, code, "loaded an image", why.text, r->err);
+  if (code != LATHE_RT_OK) d->image = NULL;
+  r->code = rt_device_failed(d->device, code, "loaded an image", &why, r->err);
 }
 
 static void read_kernel(Reader *r, int32_t i)
@@ -240,8 +270,7 @@ static void read_kernel(Reader *r, int32_t i)
   k->plan = string(r);
   k->trace = string(r);
   if (!ok(r)) return;
-  LatheRtError why;
-  LatheRtCode code = lathe_rt_module_func(m->module[module], name, &k->func, &why);
+  LatheRtCode code = lathe_rt_module_func(m->module[module], name, &k->func, NULL);
   if (code == LATHE_RT_MEMORY) no_memory(r);
   if (code != LATHE_RT_OK) {
     bad(r, "its code has no kernel '%.100s'", name);
@@ -260,9 +289,8 @@ static void read_const(Reader *r, int32_t i, const LatheRtModelData *data)
   c->dtype = dtype(r);
   c->shape = shape(r, &c->ndim);
   c->device = index_of(r, r->m->ndevice, "device");
-  c->place = u8(r);
+  c->place = kind(r, CONST_PREPARED + 1, "a constant");
   c->offset = u64(r);
-  if (ok(r) && c->place > CONST_PREPARED) bad(r, "constant %d is of kind %u", i, c->place);
   if (!ok(r)) return;
   LatheRtTensor t = {.ndim = c->ndim, .dtype = c->dtype, .shape = (int64_t *)c->shape};
   LatheRtError why;
@@ -291,12 +319,10 @@ static void read_const(Reader *r, int32_t i, const LatheRtModelData *data)
 
 static void read_term(Reader *r, ModelTerm *t)
 {
-  t->kind = u8(r);
-  if (ok(r) && t->kind > WORK_DONE) bad(r, "operations of kind %u", t->kind);
+  t->kind = kind(r, WORK_DONE + 1, "operations");
   t->coefficient = f64(r);
-  t->n = count(r, 9, "dimensions");
-  t->factor = array(r, t->n, sizeof *t->factor);
-  for (int32_t i = 0; ok(r) && i < t->n; i++) {
+  t->factor = list(r, &t->n, 9, "dimensions", sizeof *t->factor);
+  for (int32_t i = 0; i < t->n; i++) {
     ModelFactor *f = &t->factor[i];
     f->tensor = index_of(r, INT32_MAX, "tensor");
     f->dim = index_of(r, INT32_MAX, "dimension");
@@ -312,46 +338,39 @@ static void read_node(Reader *r, LatheRtNode *n, ModelWork *work)
   n->flops = f64(r);
   n->flops_done = f64(r);
   n->bytes = f64(r);
-  work->n = count(r, 13, "terms");
-  work->term = array(r, work->n, sizeof *work->term);
-  for (int32_t i = 0; ok(r) && i < work->n; i++) read_term(r, &work->term[i]);
+  work->term = list(r, &work->n, 13, "terms", sizeof *work->term);
+  for (int32_t i = 0; i < work->n; i++) read_term(r, &work->term[i]);
 }
 
-/* dims: as written, with symbols; the port shows -1 for them. */
-static void read_port(Reader *r, LatheRtPort *p, uint8_t *kind, int32_t *device, const int64_t **dims)
+/* The port shows -1 for symbols. */
+static void read_port(Reader *r, LatheRtPort *p, ModelPort *as)
 {
   p->name = string(r);
   p->type = string(r);
-  *kind = u8(r);
-  *device = index_of(r, r->m->ndevice, "device");
+  p->kind = kind(r, PORT_OBJECT + 1, "a port");
+  as->device = index_of(r, r->m->ndevice, "device");
   p->dtype = dtype(r);
-  *dims = shape(r, &p->ndim);
-  if (ok(r) && *kind > PORT_OBJECT) bad(r, "port '%.60s' is of kind %u", p->name, *kind);
+  as->dim = shape(r, &p->ndim);
   int64_t *shown = array(r, p->ndim, sizeof *shown);
-  for (int32_t d = 0; ok(r) && d < p->ndim; d++) {
-    int64_t dim = (*dims)[d];
+  if (!ok(r)) return;
+  for (int32_t d = 0; d < p->ndim; d++) {
+    int64_t dim = as->dim[d];
     if (dim < 0 && dim != DIM_UNKNOWN && -1 - dim >= r->m->nsymbol) bad(r, "port '%.60s': size %" PRId64, p->name, dim);
     shown[d] = dim < 0 ? -1 : dim;
   }
   p->shape = shown;
-  p->kind = *kind;
-  if (*kind != PORT_TENSOR) p->ndim = -1;
-  if (ok(r) && *kind != PORT_TENSOR && *device) bad(r, "port '%.60s' is no tensor and not on the host", p->name);
-  if (ok(r)) p->device = r->m->device[*device].device;
+  p->device = r->m->device[as->device].device;
+  if (p->kind == PORT_TENSOR) return;
+  p->ndim = -1;
+  if (as->device) bad(r, "port '%.60s' is no tensor and not on the host", p->name);
 }
 
-static LatheRtPort *read_ports(Reader *r, int32_t *n, const uint8_t **kinds, const int32_t **devices,
-                               const int64_t ***dims)
+static const LatheRtPort *read_ports(Reader *r, int32_t *n, const ModelPort **as)
 {
-  *n = count(r, 21, "ports");
-  LatheRtPort *port = array(r, *n, sizeof *port);
-  uint8_t *kind = array(r, *n, 1);
-  int32_t *device = array(r, *n, sizeof *device);
-  const int64_t **dim = array(r, *n, sizeof *dim);
-  for (int32_t i = 0; ok(r) && i < *n; i++) read_port(r, &port[i], &kind[i], &device[i], &dim[i]);
-  *kinds = kind;
-  *devices = device;
-  *dims = dim;
+  LatheRtPort *port = list(r, n, 21, "ports", sizeof *port);
+  ModelPort *more = array(r, *n, sizeof *more);
+  for (int32_t i = 0; ok(r) && i < *n; i++) read_port(r, &port[i], &more[i]);
+  *as = more;
   return port;
 }
 
@@ -359,8 +378,7 @@ static LatheRtPort *read_ports(Reader *r, int32_t *n, const uint8_t **kinds, con
 static void read_strings(Reader *r)
 {
   LatheRtModel *m = r->m;
-  m->nstring = count(r, 5, "strings");
-  m->string = array(r, m->nstring, sizeof *m->string);
+  m->string = list(r, &m->nstring, 5, "strings", sizeof *m->string);
   for (int32_t i = 0; ok(r) && i < m->nstring; i++) {
     Text *t = &m->string[i];
     t->n = (size_t)count(r, 1, "letters");
@@ -390,8 +408,7 @@ typedef struct Stack {
 
 static void read_step(Reader *r, const ModelFunc *f, Stack *stack, ExprStep *s)
 {
-  s->op = u8(r);
-  if (ok(r) && s->op >= XO_COUNT) bad(r, "expression step %u", s->op);
+  s->op = kind(r, XO_COUNT, "an expression step");
   if (!ok(r)) return;
   char gives = rt_expr_ops[s->op].gives;
   if (s->op == XO_INT) s->value.i = i64(r);
@@ -414,211 +431,130 @@ static void read_step(Reader *r, const ModelFunc *f, Stack *stack, ExprStep *s)
   stack->kind[stack->n++] = gives;
 }
 
-static void read_expr(Reader *r, const ModelFunc *f, char kind, ModelExpr *e)
+/* n expressions, each of a value of this kind. */
+static void read_exprs(Reader *r, const ModelFunc *f, char gives, int32_t n, Ins *ins)
 {
-  e->n = count(r, 1, "steps");
-  ExprStep *step = array(r, e->n, sizeof *step);
-  e->step = step;
-  Stack stack = {0};
-  for (int32_t i = 0; ok(r) && i < e->n; i++) read_step(r, f, &stack, &step[i]);
-  if (ok(r) && (stack.n != 1 || stack.kind[0] != kind)) bad(r, "an expression does not give one value of its kind");
-}
-
-static void read_dims(Reader *r, const ModelFunc *f, Ins *ins)
-{
-  ins->nexpr = count(r, 4, "dimensions");
-  if (ins->nexpr > LATHE_RT_MAX_RANK) bad(r, "rank %d, at most %d are known", ins->nexpr, LATHE_RT_MAX_RANK);
-  ModelExpr *e = array(r, ins->nexpr, sizeof *e);
+  ModelExpr *e = array(r, n, sizeof *e);
   ins->expr = e;
-  for (int32_t i = 0; ok(r) && i < ins->nexpr; i++) read_expr(r, f, 'I', &e[i]);
-}
-
-static void read_one_expr(Reader *r, const ModelFunc *f, char kind, Ins *ins)
-{
-  ModelExpr *e = array(r, 1, sizeof *e);
-  ins->expr = e;
-  ins->nexpr = 1;
-  if (ok(r)) read_expr(r, f, kind, e);
+  ins->nexpr = n;
+  for (int32_t i = 0; ok(r) && i < n; i++) {
+    Stack stack = {0};
+    ExprStep *step = list(r, &e[i].n, 1, "steps", sizeof *step);
+    e[i].step = step;
+    for (int32_t k = 0; k < e[i].n; k++) read_step(r, f, &stack, &step[k]);
+    if (stack.n != 1 || stack.kind[0] != gives) bad(r, "an expression does not give one value of its kind");
+  }
 }
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
 static int32_t reg(Reader *r, const ModelFunc *f) { return index_of(r, f->nreg, "register"); }
+static int32_t scalar(Reader *r, const ModelFunc *f) { return index_of(r, f->nscalar, "scalar"); }
+static char kind_of(const ModelFunc *f, int32_t scalar) { return f->scalar_kind[scalar] == SCALAR_FLOAT ? 'F' : 'I'; }
 
 static const int32_t *registers(Reader *r, const ModelFunc *f, int32_t *n)
 {
-  *n = count(r, 4, "registers");
-  int32_t *list = array(r, *n, sizeof *list);
-  for (int32_t i = 0; ok(r) && i < *n; i++) list[i] = reg(r, f);
-  return list;
+  int32_t *v = list(r, n, 4, "registers", sizeof *v);
+  for (int32_t i = 0; i < *n; i++) v[i] = reg(r, f);
+  return v;
 }
 
-static uint64_t place(Reader *r, int32_t device)
+/* Arguments of a kernel or a packed function: registers, scalars or texts. */
+static void read_args(Reader *r, const ModelFunc *f, uint8_t most, Ins *ins)
 {
-  uint64_t at = u64(r);
-  if (ok(r) && at != PLACE_DYNAMIC && at % r->m->device[device].align)
-    bad(r, "storage at %" PRIu64 ", which is not aligned", at);
-  return at;
-}
-
-static void read_kernel_call(Reader *r, const ModelFunc *f, Ins *ins)
-{
-  ins->index = index_of(r, r->m->nkernel, "kernel");
-  ins->node = index_of(r, r->m->nnode, "node");
-  ins->narg = count(r, 5, "arguments");
-  KernelArgRef *arg = array(r, ins->narg, sizeof *arg);
+  KernelArgRef *arg = list(r, &ins->narg, 5, "arguments", sizeof *arg);
+  const char **text = array(r, ins->narg, sizeof *text);
   ins->karg = arg;
-  if (!ok(r)) return;
+  ins->string = text;
+  for (int32_t i = 0; ok(r) && i < ins->narg; i++) {
+    arg[i].kind = kind(r, most + 1, "an argument");
+    if (arg[i].kind == PARG_TEXT) text[i] = string(r);
+    else arg[i].index = arg[i].kind == PARG_SCALAR ? scalar(r, f) : reg(r, f);
+  }
+}
+
+static void check_kernel_call(Reader *r, const ModelFunc *f, const Ins *ins)
+{
   const LatheRtFuncInfo *info = r->m->kernel[ins->index].info;
   if (ins->narg != info->nargs) bad(r, "kernel '%s' takes %d arguments, gets %d", info->name, info->nargs, ins->narg);
   for (int32_t i = 0; ok(r) && i < ins->narg; i++) {
     const LatheRtArgInfo *want = &info->args[i];
-    arg[i].kind = u8(r);
     bool is_scalar = want->ndim < 0;
-    if (ok(r) && arg[i].kind != (is_scalar ? KARG_SCALAR : KARG_REGISTER))
-      bad(r, "kernel '%s': argument %d is of the wrong kind", info->name, i);
-    arg[i].index = is_scalar ? index_of(r, f->nscalar, "scalar") : reg(r, f);
     bool is_float = want->dtype.code == 2 || want->dtype.code == 4;
-    if (ok(r) && is_scalar && (f->scalar_kind[arg[i].index] == SCALAR_FLOAT) != is_float)
-      bad(r, "kernel '%s': argument %d is a scalar of the wrong kind", info->name, i);
+    if (ins->karg[i].kind != (is_scalar ? KARG_SCALAR : KARG_REGISTER) ||
+        (is_scalar && (kind_of(f, ins->karg[i].index) == 'F') != is_float))
+      bad(r, "kernel '%s': argument %d is of the wrong kind", info->name, i);
   }
 }
 
-static void read_call(Reader *r, const ModelFunc *f, bool tail, Ins *ins)
-{
-  ins->index = index_of(r, r->m->nfunc, "function");
-  ins->arg = registers(r, f, &ins->narg);
-  if (!tail) ins->ret = registers(r, f, &ins->nret);
-}
-
-/* The closure, its arguments and, unless it takes this function's place, its one result. */
-static void read_apply(Reader *r, const ModelFunc *f, Ins *ins)
-{
-  ins->reg = reg(r, f);
-  ins->arg = registers(r, f, &ins->narg);
-  if (ins->op == MO_APPLY) ins->ret = registers(r, f, &ins->nret);
-  if (ok(r) && ins->op == MO_APPLY && ins->nret != 1)
-    bad(r, "a call of a function value has %d results, not 1", ins->nret);
-}
-
-/* CLOSURE, DATA, FIELD, MATCH: a register, a number that says what, and what it is about. */
-static void read_value(Reader *r, const ModelFunc *f, Ins *ins)
-{
-  ins->reg = reg(r, f);
-  if (ins->op == MO_CLOSURE) ins->index = index_of(r, r->m->nfunc, "function");
-  if (ins->op == MO_FIELD) ins->source = reg(r, f);
-  if (ins->op == MO_DATA || ins->op == MO_MATCH) ins->tag = index_of(r, INT32_MAX, "tag");
-  if (ins->op == MO_CLOSURE || ins->op == MO_DATA) ins->arg = registers(r, f, &ins->narg);
-  if (ins->op == MO_FIELD) ins->index = index_of(r, INT32_MAX, "field");
-  if (ins->op == MO_MATCH) ins->index = (int32_t)u32(r);
-}
-
-static void read_host(Reader *r, const ModelFunc *f, Ins *ins)
+static void check_host_call(Reader *r, const Ins *ins)
 {
   static const struct {
-    int attrs, args, rets;
+    int8_t attrs, args, rets;
   } ops[HO_COUNT] = {
 #define X(id, attrs, args, rets) [id] = {attrs, args, rets},
     MODEL_HOST_OPS(X)
 #undef X
   };
-  ins->index = index_of(r, HO_COUNT, "host operation");
-  ins->node = index_of(r, r->m->nnode, "node");
-  ins->nattr = count(r, 8, "attributes");
-  int64_t *attr = array(r, ins->nattr, sizeof *attr);
-  ins->attr = attr;
-  for (int32_t i = 0; ok(r) && i < ins->nattr; i++) attr[i] = i64(r);
-  ins->arg = registers(r, f, &ins->narg);
-  ins->ret = registers(r, f, &ins->nret);
-  if (!ok(r)) return;
   int want = ops[ins->index].args;
-  if (ins->nattr != ops[ins->index].attrs || (want >= 0 && ins->narg != want) || ins->nret != ops[ins->index].rets)
-    bad(r, "host operation %d has the wrong operands", ins->index);
-  bool split = ins->index == HO_SPLIT;
-  bool has = ins->index == HO_HAS;
-  if (ok(r) &&
-      ((split && ins->narg != 1 && ins->narg != 2) || (has && (ins->narg > 1 || (ins->attr[0] && ins->narg == 0)))))
-    bad(r, "host operation %d has the wrong operands", ins->index);
+  bool fits =
+      ins->nattr == ops[ins->index].attrs && (want < 0 || ins->narg == want) && ins->nret == ops[ins->index].rets;
+  if (ins->index == HO_SPLIT) fits &= ins->narg == 1 || ins->narg == 2;
+  if (ins->index == HO_HAS) fits = fits && ins->narg <= 1 && (!ins->attr[0] || ins->narg);
+  if (!fits) bad(r, "host operation %d has the wrong operands", ins->index);
 }
 
-static void read_packed(Reader *r, const ModelFunc *f, Ins *ins)
-{
-  ins->index = index_of(r, r->m->npacked, "packed function");
-  ins->node = index_of(r, r->m->nnode, "node");
-  ins->narg = count(r, 5, "arguments");
-  KernelArgRef *arg = array(r, ins->narg, sizeof *arg);
-  const char **text = array(r, ins->narg, sizeof *text);
-  ins->karg = arg;
-  ins->string = text;
-  for (int32_t i = 0; ok(r) && i < ins->narg; i++) {
-    arg[i].kind = u8(r);
-    if (ok(r) && arg[i].kind > PARG_TEXT) bad(r, "an argument of a packed function is of kind %d", arg[i].kind);
-    if (arg[i].kind == PARG_TEXT) text[i] = string(r);
-    else arg[i].index = arg[i].kind == PARG_SCALAR ? index_of(r, f->nscalar, "scalar") : reg(r, f);
-  }
-  ins->ret = registers(r, f, &ins->nret);
-  if (ok(r) && ins->nret > 1) bad(r, "a packed function has %d results, at most 1", ins->nret);
-}
+/* What an instruction holds, a letter each:
+ *   r register  s source  S scalar  d device  t dtype  x shape  p place  e expr of the scalar's kind  E of an int
+ *   c const  k kernel  f function  h host operation  q packed function  i field  j target  g tag  n node
+ *   a registers  o registers of results  K kernel arguments  Q packed arguments  A attributes  T str */
+static const char operands[MO_COUNT][6] = {
+  [MO_CONST] = "rc",    [MO_SCALAR] = "Se", [MO_ALLOC] = "rdtxp",   [MO_VIEW] = "rstx",  [MO_MOVE] = "rs",
+  [MO_COPY] = "rsdp",   [MO_FREE] = "r",    [MO_KERNEL] = "knK",    [MO_JUMP] = "j",     [MO_BRANCH] = "rj",
+  [MO_CALL] = "fao",    [MO_TAIL] = "fa",   [MO_RETURN] = "a",      [MO_HOST] = "hnAao", [MO_CHECK] = "ET",
+  [MO_CLOSURE] = "rfa", [MO_APPLY] = "rao", [MO_APPLY_TAIL] = "ra", [MO_DATA] = "rga",   [MO_FIELD] = "rsi",
+  [MO_MATCH] = "rgj",   [MO_FAIL] = "T",    [MO_PACKED] = "qnQo",   [MO_DONE] = "c",
+};
 
-static void read_operands(Reader *r, const ModelFunc *f, Ins *ins)
+static void read_operand(Reader *r, const ModelFunc *f, char what, Ins *ins)
 {
-  switch ((ModelOp)ins->op) {
-  case MO_CONST:
-    ins->reg = reg(r, f);
-    ins->index = index_of(r, r->m->nconst, "constant");
+  const LatheRtModel *m = r->m;
+  int32_t n;
+  switch (what) {
+  case 'r': ins->reg = reg(r, f); break;
+  case 's': ins->source = reg(r, f); break;
+  case 'S': ins->reg = scalar(r, f); break;
+  case 'd': ins->device = index_of(r, m->ndevice, "device"); break;
+  case 't': ins->dtype = dtype(r); break;
+  case 'x':
+    n = count(r, 4, "dimensions");
+    check_rank(r, n);
+    read_exprs(r, f, 'I', n, ins);
     break;
-  case MO_SCALAR:
-    ins->reg = index_of(r, f->nscalar, "scalar");
-    if (ok(r)) read_one_expr(r, f, f->scalar_kind[ins->reg] == SCALAR_FLOAT ? 'F' : 'I', ins);
+  case 'p':
+    ins->place = u64(r);
+    if (ok(r) && ins->place != PLACE_DYNAMIC && ins->place % m->device[ins->device].align)
+      bad(r, "storage at %" PRIu64 ", which is not aligned", ins->place);
     break;
-  case MO_ALLOC:
-    ins->reg = reg(r, f);
-    ins->device = index_of(r, r->m->ndevice, "device");
-    ins->dtype = dtype(r);
-    read_dims(r, f, ins);
-    ins->place = place(r, ins->device);
+  case 'e':
+    if (ok(r)) read_exprs(r, f, kind_of(f, ins->reg), 1, ins);
     break;
-  case MO_VIEW:
-    ins->reg = reg(r, f);
-    ins->source = reg(r, f);
-    ins->dtype = dtype(r);
-    read_dims(r, f, ins);
-    break;
-  case MO_MOVE:
-    ins->reg = reg(r, f);
-    ins->source = reg(r, f);
-    break;
-  case MO_COPY:
-    ins->reg = reg(r, f);
-    ins->source = reg(r, f);
-    ins->device = index_of(r, r->m->ndevice, "device");
-    ins->place = place(r, ins->device);
-    break;
-  case MO_FREE: ins->reg = reg(r, f); break;
-  case MO_KERNEL: read_kernel_call(r, f, ins); break;
-  case MO_JUMP: ins->index = (int32_t)u32(r); break;
-  case MO_BRANCH:
-    ins->reg = reg(r, f);
-    ins->index = (int32_t)u32(r);
-    break;
-  case MO_CALL:
-  case MO_TAIL: read_call(r, f, ins->op == MO_TAIL, ins); break;
-  case MO_RETURN: ins->arg = registers(r, f, &ins->narg); break;
-  case MO_HOST: read_host(r, f, ins); break;
-  case MO_CHECK:
-    read_one_expr(r, f, 'I', ins);
-    ins->text = string(r);
-    break;
-  case MO_APPLY:
-  case MO_APPLY_TAIL: read_apply(r, f, ins); break;
-  case MO_CLOSURE:
-  case MO_DATA:
-  case MO_FIELD:
-  case MO_MATCH: read_value(r, f, ins); break;
-  case MO_FAIL: ins->text = string(r); break;
-  case MO_PACKED: read_packed(r, f, ins); break;
-  case MO_DONE: ins->index = index_of(r, r->m->nconst, "constant"); break;
-  case MO_COUNT: break;
+  case 'E': read_exprs(r, f, 'I', 1, ins); break;
+  case 'c': ins->index = index_of(r, m->nconst, "constant"); break;
+  case 'k': ins->index = index_of(r, m->nkernel, "kernel"); break;
+  case 'f': ins->index = index_of(r, m->nfunc, "function"); break;
+  case 'h': ins->index = index_of(r, HO_COUNT, "host operation"); break;
+  case 'q': ins->index = index_of(r, m->npacked, "packed function"); break;
+  case 'i':
+  case 'j': ins->index = index_of(r, INT32_MAX, "field or target"); break;
+  case 'g': ins->tag = index_of(r, INT32_MAX, "tag"); break;
+  case 'n': ins->node = index_of(r, m->nnode, "node"); break;
+  case 'a': ins->arg = registers(r, f, &ins->narg); break;
+  case 'o': ins->ret = registers(r, f, &ins->nret); break;
+  case 'K': read_args(r, f, KARG_SCALAR, ins); break;
+  case 'Q': read_args(r, f, PARG_TEXT, ins); break;
+  case 'A': ins->attr = numbers(r, &ins->nattr, "attributes"); break;
+  case 'T': ins->text = string(r); break;
   }
 }
 
@@ -637,21 +573,22 @@ static bool is_static_ins(const Ins *ins)
   return ins->op == MO_CONST || ins->op == MO_VIEW || ins->op == MO_MOVE || ins->op == MO_RETURN;
 }
 
-/* Calls fit the functions they call; what a closure is called with is known only then. */
+/* Calls fit what they call; what a closure is called with is known only then. */
 static void check_call(Reader *r, const ModelFunc *f, const Ins *ins)
 {
-  const ModelFunc *to = &r->m->func[ins->index];
-  if (ins->op == MO_CALL || ins->op == MO_TAIL) {
-    int32_t nret = ins->op == MO_TAIL ? f->nret : ins->nret;
-    if (ins->narg != to->nparam || nret != to->nret)
-      bad(r, "a call of function '%.60s' has %d arguments and %d results, wants %d and %d", to->name, ins->narg, nret,
-          to->nparam, to->nret);
+  const ModelFunc *to = &r->m->func[ins->index]; /* CALL, TAIL and CLOSURE */
+  bool fits = true;
+  switch (ins->op) {
+  case MO_CALL: fits = ins->narg == to->nparam && ins->nret == to->nret; break;
+  case MO_TAIL: fits = ins->narg == to->nparam && f->nret == to->nret; break;
+  case MO_CLOSURE: fits = ins->narg <= to->nparam && to->nret == 1; break;
+  case MO_APPLY: fits = ins->nret == 1; break;
+  case MO_APPLY_TAIL: fits = f->nret == 1; break;
+  case MO_PACKED: fits = ins->nret <= 1; break;
+  case MO_KERNEL: check_kernel_call(r, f, ins); break;
+  case MO_HOST: check_host_call(r, ins); break;
   }
-  if (ins->op == MO_CLOSURE && (ins->narg > to->nparam || to->nret != 1))
-    bad(r, "function '%.60s' of %d parameters and %d results is a value with %d arguments", to->name, to->nparam,
-        to->nret, ins->narg);
-  if (ins->op == MO_APPLY_TAIL && f->nret != 1)
-    bad(r, "function '%.60s' of %d results ends in a call of a function value", f->name, f->nret);
+  if (!fits) bad(r, "function '%.60s' has a call whose arguments or results do not fit", f->name);
 }
 
 static bool leaves(uint8_t op) { return op == MO_RETURN || op == MO_TAIL || op == MO_APPLY_TAIL || op == MO_FAIL; }
@@ -664,8 +601,7 @@ static void check_flow(Reader *r, const ModelFunc *f, bool is_static)
     bool jumps = ins->op == MO_JUMP || ins->op == MO_BRANCH || ins->op == MO_MATCH;
     if (jumps && (ins->index <= i || ins->index >= f->nins))
       bad(r, "function '%.60s' jumps from instruction %d to %d of %d", f->name, i, ins->index, f->nins);
-    if (ins->op == MO_CALL || ins->op == MO_TAIL || ins->op == MO_CLOSURE || ins->op == MO_APPLY_TAIL)
-      check_call(r, f, ins);
+    check_call(r, f, ins);
     if (ins->op == MO_RETURN && ins->narg != f->nret)
       bad(r, "function '%.60s' returns %d values, wants %d", f->name, ins->narg, f->nret);
     if (is_static && !is_static_ins(ins)) bad(r, "a static program has instruction %u", ins->op);
@@ -685,28 +621,22 @@ static void read_function(Reader *r, ModelFunc *f)
   if (ok(r) && (f->nreg < 0 || f->nparam < 0 || f->nparam > f->nreg || f->nret < 0 ||
                 (size_t)f->nreg > left(r) + (size_t)f->nparam))
     bad(r, "function '%.60s' has %d registers, %d parameters, %d results", f->name, f->nreg, f->nparam, f->nret);
-  f->nscalar = count(r, 1, "scalars");
-  uint8_t *kind = array(r, f->nscalar, 1);
-  f->scalar_kind = kind;
-  for (int32_t i = 0; ok(r) && i < f->nscalar; i++) {
-    kind[i] = u8(r);
-    if (kind[i] > SCALAR_FLOAT) bad(r, "scalar %d is of kind %u", i, kind[i]);
-  }
-  f->nins = count(r, 1, "instructions");
-  Ins *ins = array(r, f->nins, sizeof *ins);
+  uint8_t *scalars = list(r, &f->nscalar, 1, "scalars", 1);
+  f->scalar_kind = scalars;
+  for (int32_t i = 0; i < f->nscalar; i++) scalars[i] = kind(r, SCALAR_FLOAT + 1, "a scalar");
+  Ins *ins = list(r, &f->nins, 1, "instructions", sizeof *ins);
   f->ins = ins;
-  for (int32_t i = 0; ok(r) && i < f->nins; i++) {
-    ins[i].op = u8(r);
-    if (ok(r) && ins[i].op >= MO_COUNT) bad(r, "instruction %u", ins[i].op);
-    if (ok(r)) read_operands(r, f, &ins[i]);
+  for (int32_t i = 0; i < f->nins; i++) {
+    ins[i].op = kind(r, MO_COUNT, "an instruction");
+    for (int k = 0; ok(r) && k < (int)sizeof operands[0] && operands[ins[i].op][k]; k++)
+      read_operand(r, f, operands[ins[i].op][k], &ins[i]);
   }
 }
 
 static void read_functions(Reader *r)
 {
   LatheRtModel *m = r->m;
-  m->nfunc = count(r, 24, "functions");
-  m->func = array(r, m->nfunc, sizeof *m->func);
+  m->func = list(r, &m->nfunc, 24, "functions", sizeof *m->func);
   for (int32_t i = 0; ok(r) && i < m->nfunc; i++) read_function(r, &m->func[i]);
 }
 
@@ -725,23 +655,18 @@ static void read_entry(Reader *r, ModelEntry *e)
 {
   LatheRtModel *m = r->m;
   LatheRtEntry *about = &e->about;
-  const int64_t **output_dim;
   about->name = string(r);
   e->func = index_of(r, m->nfunc, "function");
   e->is_static = u32(r) & ENTRY_STATIC;
-  about->inputs = read_ports(r, &about->ninputs, &e->input_kind, &e->input_device, &e->input_dim);
-  about->outputs = read_ports(r, &about->noutputs, &e->output_kind, &e->output_device, &output_dim);
-  int32_t n = count(r, 8, "sizes of storage");
-  uint64_t *bytes = array(r, n, sizeof *bytes);
-  e->storage_bytes = bytes;
-  if (ok(r) && n != m->ndevice)
-    bad(r, "entry '%.60s' has storage on %d devices, there are %d", about->name, n, m->ndevice);
-  for (int32_t i = 0; ok(r) && i < n; i++) {
-    bytes[i] = u64(r);
-    if (bytes[i] > PTRDIFF_MAX) bad(r, "it wants %" PRIu64 " bytes of storage", bytes[i]);
-    if (ok(r) && __builtin_add_overflow(about->storage_bytes, bytes[i], &about->storage_bytes))
+  about->inputs = read_ports(r, &about->ninputs, &e->input);
+  about->outputs = read_ports(r, &about->noutputs, &e->output);
+  int32_t n;
+  e->storage_bytes = numbers(r, &n, "sizes of storage");
+  if (n != m->ndevice) bad(r, "entry '%.60s' has storage on %d devices, there are %d", about->name, n, m->ndevice);
+  for (int32_t i = 0; ok(r) && i < n; i++)
+    if (e->storage_bytes[i] < 0 ||
+        __builtin_add_overflow(about->storage_bytes, (uint64_t)e->storage_bytes[i], &about->storage_bytes))
       bad(r, "it wants more storage than memory can have");
-  }
   about->storage_bound = u64(r);
   if (!ok(r)) return;
   const ModelFunc *f = &m->func[e->func];
@@ -753,20 +678,19 @@ static void read_entry(Reader *r, ModelEntry *e)
 static void read_entries(Reader *r)
 {
   LatheRtModel *m = r->m;
-  m->nentry = count(r, 28, "entries");
-  m->entry = array(r, m->nentry, sizeof *m->entry);
+  m->entry = list(r, &m->nentry, 28, "entries", sizeof *m->entry);
   bool *is_static = array(r, m->nfunc, sizeof *is_static);
   for (int32_t i = 0; ok(r) && i < m->nentry; i++) {
     ModelEntry *e = &m->entry[i];
     read_entry(r, e);
-    for (int32_t k = 0; ok(r) && k < i; k++)
-      if (!strcmp(m->entry[k].about.name, e->about.name)) bad(r, "two entries are called '%.60s'", e->about.name);
-    for (int32_t k = 0; ok(r) && k < i; k++)
-      if (m->entry[k].func == e->func && (e->is_static || m->entry[k].is_static))
-        bad(r, "entries '%.60s' and '%.60s' share a static program", m->entry[k].about.name, e->about.name);
+    for (int32_t k = 0; ok(r) && k < i; k++) {
+      const ModelEntry *other = &m->entry[k];
+      if (!strcmp(other->about.name, e->about.name) || (other->func == e->func && (e->is_static || other->is_static)))
+        bad(r, "entries '%.60s' and '%.60s' share a name or a static program", other->about.name, e->about.name);
+    }
     if (ok(r)) is_static[e->func] |= e->is_static;
   }
-  if (ok(r) && m->nentry == 0) bad(r, "it has no entry");
+  if (m->nentry == 0) bad(r, "it has no entry");
   uint32_t prepare = u32(r);
   m->prepare = prepare == PREPARE_NONE ? -1 : (int32_t)prepare;
   if (ok(r) && prepare != PREPARE_NONE &&
@@ -811,28 +735,26 @@ static void read_head(Reader *r, const LatheRtModelData *data)
   m->digest[0] = u64(r);
   m->digest[1] = u64(r);
   m->weights = data->weights;
-  if (ok(r) && !data->consts && m->weights_bytes != data->weights_bytes)
+  if (!data->consts && m->weights_bytes != data->weights_bytes)
     bad(r, "it wants %" PRIu64 " bytes of weights, the file has %" PRIu64, m->weights_bytes, data->weights_bytes);
-  if (ok(r) && m->prepared_bytes > PTRDIFF_MAX) bad(r, "it prepares %" PRIu64 " bytes of weights", m->prepared_bytes);
+  if (m->prepared_bytes > PTRDIFF_MAX) bad(r, "it prepares %" PRIu64 " bytes of weights", m->prepared_bytes);
 }
 
 static void read_code(Reader *r, const LatheRtModelData *data)
 {
   LatheRtModel *m = r->m;
   int32_t n = count(r, 16, "devices");
-  if (ok(r) && (n < 1 || n > MODEL_MAX_DEVICES)) bad(r, "%d devices, wants 1 to %d", n, MODEL_MAX_DEVICES);
+  if (n < 1 || n > MODEL_MAX_DEVICES) bad(r, "%d devices, wants 1 to %d", n, MODEL_MAX_DEVICES);
   m->device = array(r, n, sizeof *m->device);
   for (int32_t i = 0; ok(r) && i < n; i++) {
     read_device(r, i);
     if (ok(r)) m->ndevice = i + 1;
   }
-  m->nmodule = count(r, 12, "modules");
-  m->module = array(r, m->nmodule, sizeof *m->module);
+  m->module = list(r, &m->nmodule, 12, "modules", sizeof *m->module);
   for (int32_t i = 0; ok(r) && i < m->nmodule; i++) read_module(r, i, data);
   n = count(r, 24, "images");
   for (int32_t i = 0; ok(r) && i < n; i++) read_image(r, data);
-  m->nkernel = count(r, 20, "kernels");
-  m->kernel = array(r, m->nkernel, sizeof *m->kernel);
+  m->kernel = list(r, &m->nkernel, 20, "kernels", sizeof *m->kernel);
   for (int32_t i = 0; ok(r) && i < m->nkernel; i++) read_kernel(r, i);
 }
 
@@ -844,23 +766,17 @@ LatheRtCode rt_model_read(LatheRtModel *m, const LatheRtModelData *data, LatheRt
   m->prepare = -1;
   read_head(r, data);
   if (ok(r)) read_code(r, data);
-  m->nconst = count(r, 21, "constants");
-  m->constant = array(r, m->nconst, sizeof *m->constant);
+  m->constant = list(r, &m->nconst, 21, "constants", sizeof *m->constant);
   for (int32_t i = 0; ok(r) && i < m->nconst; i++) read_const(r, i, data);
-  m->nsymbol = count(r, 4, "sizes");
-  m->symbol = array(r, m->nsymbol, sizeof *m->symbol);
-  for (int32_t i = 0; ok(r) && i < m->nsymbol; i++) m->symbol[i] = string(r);
-  m->nnode = count(r, 40, "nodes");
-  m->node = array(r, m->nnode, sizeof *m->node);
+  m->symbol = strings(r, &m->nsymbol, "sizes");
+  m->node = list(r, &m->nnode, 40, "nodes", sizeof *m->node);
   m->work = array(r, m->nnode, sizeof *m->work);
   for (int32_t i = 0; ok(r) && i < m->nnode; i++) read_node(r, &m->node[i], &m->work[i]);
   read_strings(r);
-  m->npacked = count(r, 4, "packed functions");
-  m->packed = array(r, m->npacked, sizeof *m->packed);
-  for (int32_t i = 0; ok(r) && i < m->npacked; i++) m->packed[i] = string(r);
+  m->packed = strings(r, &m->npacked, "packed functions");
   read_functions(r);
   if (ok(r)) read_entries(r);
-  if (ok(r) && r->p != r->end) bad(r, "%zu bytes are left over", left(r));
+  if (r->p != r->end) bad(r, "%zu bytes are left over", left(r));
   if (ok(r)) m->nrun = nodes_of_runs(m);
   return r->code;
 }

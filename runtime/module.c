@@ -28,8 +28,6 @@ typedef struct Library {
   void *user;
 } Library;
 
-enum { MOST_ALIGN = 4096 };
-
 /* ---- checks ------------------------------------------------------------------------ */
 
 static LatheRtCode check_features(const char *what, const char *features, LatheRtError *err)
@@ -85,7 +83,7 @@ static LatheRtCode check_info(const char *what, const LatheRtModuleInfo *info, L
     return rt_fail(err, LATHE_RT_ARGUMENT, "%s has a broken table of functions", what);
   if (info->arch && strcmp(info->arch, rt_cpu_arch()) != 0)
     return rt_fail(err, LATHE_RT_UNSUPPORTED, "%s is for %s, this machine is %s", what, info->arch, rt_cpu_arch());
-  if (info->align < 1 || info->align > MOST_ALIGN || info->align & (info->align - 1))
+  if (info->align < 1 || info->align > RT_MOST_ALIGN || info->align & (info->align - 1))
     return rt_fail(err, LATHE_RT_ARGUMENT, "%s wants an alignment of %u bytes", what, info->align);
   if (info->features) RT_TRY(check_features(what, info->features, err));
   for (int32_t i = 0; i < info->nfuncs; i++) RT_TRY(check_func(what, &info->funcs[i], true, err));
@@ -93,21 +91,6 @@ static LatheRtCode check_info(const char *what, const LatheRtModuleInfo *info, L
 }
 
 /* ---- libraries ------------------------------------------------------------------------ */
-
-/* "matmul, add and 3 more" into a limited space. */
-static void list_functions(const LatheRtModuleInfo *info, char *out, size_t n)
-{
-  size_t used = 0;
-  out[0] = 0;
-  for (int32_t i = 0; i < info->nfuncs; i++) {
-    size_t need = strlen(info->funcs[i].name) + 2;
-    if (used + need + 24 > n) {
-      snprintf(out + used, n - used, " and %d more", info->nfuncs - i);
-      return;
-    }
-    used += (size_t)snprintf(out + used, n - used, "%s'%s'", i ? ", " : "", info->funcs[i].name);
-  }
-}
 
 static LatheRtCode library_find(void *self, const char *name, const LatheRtFuncInfo **out, LatheRtError *err)
 {
@@ -117,8 +100,8 @@ static LatheRtCode library_find(void *self, const char *name, const LatheRtFuncI
       *out = &info->funcs[i];
       return LATHE_RT_OK;
     }
-  char list[300];
-  list_functions(info, list, sizeof list);
+  char list[300] = "";
+  for (int32_t i = 0; i < info->nfuncs; i++) rt_add_name(list, sizeof list, info->funcs[i].name);
   return rt_fail(err, LATHE_RT_NOT_FOUND, "the module has no function '%.100s'; it has %s", name,
                  *list ? list : "none");
 }
@@ -137,14 +120,14 @@ static const LatheRtModuleApi library_api = {
 
 LatheRtCode lathe_rt_module_new(const LatheRtModuleApi *api, void *self, LatheRtModule **out, LatheRtError *err)
 {
-  if (!api || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "module_new: the table and out must not be null");
+  if (!api || !out) return rt_null(err, "module_new");
   *out = NULL;
   if (api->size < sizeof *api)
     return rt_fail(err, LATHE_RT_ARGUMENT, "module_new: a table of %u bytes, wants %zu; set its size", api->size,
                    sizeof *api);
   if (!api->kind || !api->find) return rt_fail(err, LATHE_RT_ARGUMENT, "module_new: a module needs a kind and find");
   LatheRtModule *m = calloc(1, sizeof *m);
-  if (!m) return rt_fail(err, LATHE_RT_MEMORY, "module: out of memory");
+  if (!m) return rt_no_memory(err, "module");
   atomic_store(&m->refs, 1);
   rt_lock_init(&m->lock);
   m->api = *api;
@@ -157,7 +140,7 @@ static LatheRtCode library_new(const LatheRtModuleInfo *info, void (*drop)(void 
                                LatheRtError *err)
 {
   Library *l = malloc(sizeof *l);
-  if (!l) return rt_fail(err, LATHE_RT_MEMORY, "module: out of memory");
+  if (!l) return rt_no_memory(err, "module");
   *l = (Library){info, NULL, NULL};
   LatheRtCode code = lathe_rt_module_new(&library_api, l, out, err);
   if (code != LATHE_RT_OK) {
@@ -173,7 +156,7 @@ static LatheRtCode library_new(const LatheRtModuleInfo *info, void (*drop)(void 
 LatheRtCode lathe_rt_module_wrap(const LatheRtModuleInfo *info, void (*drop)(void *), void *user, LatheRtModule **out,
                                  LatheRtError *err)
 {
-  if (!info || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "module_wrap: info and out must not be null");
+  if (!info || !out) return rt_null(err, "module_wrap");
   *out = NULL;
   RT_TRY(check_info("the module", info, err));
   return library_new(info, drop, user, out, err);
@@ -183,7 +166,7 @@ static void close_library(void *handle) { dlclose(handle); }
 
 LatheRtCode lathe_rt_module_load(const char *path, LatheRtModule **out, LatheRtError *err)
 {
-  if (!path || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "module_load: path and out must not be null");
+  if (!path || !out) return rt_null(err, "module_load");
   *out = NULL;
   void *handle;
   RT_TRY(rt_library_open(path, &handle, err));
@@ -236,7 +219,7 @@ static LatheRtCode add_func(LatheRtModule *m, const LatheRtFuncInfo *info, Lathe
   if (!f) {
     if (!m->info) RT_TRY(check_func("the module", info, !m->api.call, err));
     f = calloc(1, sizeof *f);
-    if (!f) return rt_fail(err, LATHE_RT_MEMORY, "module: out of memory");
+    if (!f) return rt_no_memory(err, "module");
     rt_func_init(f, m, info);
     f->next = m->func;
     m->func = f;
@@ -247,7 +230,7 @@ static LatheRtCode add_func(LatheRtModule *m, const LatheRtFuncInfo *info, Lathe
 
 LatheRtCode lathe_rt_module_func(LatheRtModule *m, const char *name, LatheRtFunc **out, LatheRtError *err)
 {
-  if (!m || !name || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "module_func: module, name and out must not be null");
+  if (!m || !name || !out) return rt_null(err, "module_func");
   *out = NULL;
   const LatheRtFuncInfo *info = NULL;
   RT_TRY(m->api.find(m->self, name, &info, err));
@@ -262,7 +245,8 @@ LatheRtCode rt_func_foreign(LatheRtFunc *f, int32_t n, const LatheRtArg *arg, co
                             LatheRtError *err)
 {
   LatheRtModule *m = f->module;
-  LatheRtError why = {""};
+  LatheRtError why;
+  why.text[0] = 0;
   LatheRtCode code = m->api.call(m->self, f->info, n, arg, calls, &why);
   return code == LATHE_RT_OK ? code : rt_fail(err, code, "%.100s: %.400s", f->info->name, why.text);
 }
@@ -270,7 +254,7 @@ LatheRtCode rt_func_foreign(LatheRtFunc *f, int32_t n, const LatheRtArg *arg, co
 LatheRtCode lathe_rt_module_save(LatheRtModule *m, LatheRtCode (*write)(void *, const void *, size_t), void *to,
                                  LatheRtError *err)
 {
-  if (!m || !write) return rt_fail(err, LATHE_RT_ARGUMENT, "module_save: module and write must not be null");
+  if (!m || !write) return rt_null(err, "module_save");
   if (!m->api.save) return rt_fail(err, LATHE_RT_UNSUPPORTED, "a module of kind '%.100s' cannot be saved", m->api.kind);
   return m->api.save(m->self, write, to, err);
 }

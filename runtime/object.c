@@ -9,13 +9,13 @@ static const char model_kind[] = "model";
 LatheRtCode lathe_rt_object_new(const char *kind, void *data, void (*drop)(void *), LatheRtObject **out,
                                 LatheRtError *err)
 {
-  if (!kind || !*kind || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "object_new: kind and out must not be null");
+  if (!kind || !*kind || !out) return rt_null(err, "object_new");
   *out = NULL;
   if (!strcmp(kind, model_kind))
     return rt_fail(err, LATHE_RT_ARGUMENT, "object_new: the kind '%s' is that of models' own data", kind);
   size_t n = strlen(kind) + 1;
   LatheRtObject *o = calloc(1, sizeof *o + n);
-  if (!o) return rt_fail(err, LATHE_RT_MEMORY, "object_new: out of memory");
+  if (!o) return rt_no_memory(err, "object_new");
   atomic_store(&o->refs, 1);
   o->data = data;
   o->drop = drop;
@@ -54,7 +54,7 @@ LatheRtCode rt_object_of(LatheRtExecutor *x, const Value *v, LatheRtObject **out
     return LATHE_RT_OK;
   }
   LatheRtObject *o = calloc(1, sizeof *o + sizeof model_kind);
-  if (!o) return rt_fail(err, LATHE_RT_MEMORY, "out of memory for an object");
+  if (!o) return rt_no_memory(err, "an object");
   atomic_store(&o->refs, 1);
   memcpy(o->kind, model_kind, sizeof model_kind);
   rt_value_copy(&o->value, v);

@@ -36,7 +36,7 @@ static Entry **bucket_of(const char *name)
 }
 
 /* Where the entry hangs, or the place after the last. */
-static Entry **find(const char *name)
+static Entry **find_entry(const char *name)
 {
   Entry **p = bucket_of(name);
   while (*p && strcmp((*p)->name, name) != 0) p = &(*p)->next;
@@ -51,13 +51,13 @@ LatheRtCode lathe_rt_register(const char *name, LatheRtPackedFn fn, void *user, 
   if (fn) {
     size_t n = strlen(name) + 1;
     fresh = malloc(sizeof *fresh + n);
-    if (!fresh) return rt_fail(err, LATHE_RT_MEMORY, "register: out of memory for '%s'", name);
+    if (!fresh) return rt_no_memory(err, "register");
     fresh->fn = fn;
     fresh->user = user;
     memcpy(fresh->name, name, n);
   }
   rt_lock(&registry.lock);
-  Entry **at = find(name);
+  Entry **at = find_entry(name);
   Entry *old = *at;
   if (fresh) {
     fresh->next = old ? old->next : NULL;
@@ -71,23 +71,23 @@ LatheRtCode lathe_rt_register(const char *name, LatheRtPackedFn fn, void *user, 
   return LATHE_RT_OK;
 }
 
-static LatheRtPackedFn look_up(const char *name, void **user)
+static LatheRtPackedFn find_packed(const char *name, void **user)
 {
   rt_lock(&registry.lock);
-  Entry *e = *find(name);
+  Entry *e = *find_entry(name);
   LatheRtPackedFn fn = e ? e->fn : NULL;
   *user = e ? e->user : NULL;
   rt_unlock(&registry.lock);
   return fn;
 }
 
-static LatheRtCode absent(const char *name, LatheRtError *err)
+static LatheRtCode packed_absent(const char *name, LatheRtError *err)
 {
   return rt_fail(err, LATHE_RT_NOT_FOUND, "it calls '%.200s', which is not registered; lathe_rt_register adds it",
                  name);
 }
 
-static LatheRtCode failed(const char *name, int32_t status, LatheRtError *err)
+static LatheRtCode packed_failed(const char *name, int32_t status, LatheRtError *err)
 {
   return rt_fail(err, LATHE_RT_KERNEL, "function '%.200s', which it calls, reported status %d", name, status);
 }
@@ -95,10 +95,10 @@ static LatheRtCode failed(const char *name, int32_t status, LatheRtError *err)
 int32_t rt_call_packed(const LatheRtCalls *calls, const char *name, int32_t n, const LatheRtPackedArg *arg)
 {
   void *user;
-  LatheRtPackedFn fn = look_up(name, &user);
-  if (!fn) return absent(name, rt_call_failed(calls, LATHE_RT_NOT_FOUND));
+  LatheRtPackedFn fn = find_packed(name, &user);
+  if (!fn) return packed_absent(name, rt_call_failed(calls, LATHE_RT_NOT_FOUND));
   int32_t status = fn(user, n, arg, NULL);
-  if (status != 0) failed(name, status, rt_call_failed(calls, LATHE_RT_KERNEL));
+  if (status != 0) packed_failed(name, status, rt_call_failed(calls, LATHE_RT_KERNEL));
   return status;
 }
 
@@ -106,10 +106,10 @@ LatheRtCode rt_packed_result(const char *name, int32_t n, const LatheRtPackedArg
                              LatheRtError *err)
 {
   void *user;
-  LatheRtPackedFn fn = look_up(name, &user);
-  if (!fn) return absent(name, err);
+  LatheRtPackedFn fn = find_packed(name, &user);
+  if (!fn) return packed_absent(name, err);
   int32_t status = fn(user, n, arg, result);
-  return status == 0 ? LATHE_RT_OK : failed(name, status, err);
+  return status == 0 ? LATHE_RT_OK : packed_failed(name, status, err);
 }
 
 /* At unload; a process that registered functions leaves nothing behind. */

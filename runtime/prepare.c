@@ -40,7 +40,7 @@ typedef struct Preparing {
 /* ---- running the function ------------------------------------------------------------ */
 
 /* Pages that lie wholly inside.  Only a file's: what it holds can be read again. */
-static void give_back(const LatheRtModel *m, const ModelConst *c)
+static void give_pages_back(const LatheRtModel *m, const ModelConst *c)
 {
 #ifdef MADV_DONTNEED
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -57,7 +57,7 @@ LatheRtCode rt_prepare_done(LatheRtExecutor *x, int32_t constant, LatheRtError *
   Preparing *p = x->preparing;
   const ModelConst *c = &x->model->constant[constant];
   if (!p || c->place != CONST_STORED) return LATHE_RT_OK;
-  give_back(x->model, c);
+  give_pages_back(x->model, c);
   for (int32_t i = 0; i < x->model->ndevice; i++) rt_heap_trim(&x->heap[i]);
   p->done += c->bytes;
   if (p->how && p->how->progress && p->how->progress(p->how->user, p->done, p->total))
@@ -77,18 +77,15 @@ static uint64_t bytes_read(const LatheRtModel *m)
 static LatheRtCode fill(LatheRtModel *m, void *block, const LatheRtLoad *how, LatheRtError *err)
 {
   LatheRtExecutor *x;
-  LatheRtError why;
   Preparing p = {.how = how, .total = bytes_read(m)};
   RT_TRY(rt_pool_check(err));
   RT_TRY(rt_executor_begin(m, &x, err));
   x->prepared = block;
   x->preparing = &p;
   rt_begin_calls(x);
-  LatheRtCode code = rt_vm_call(x, m->prepare, &why);
+  LatheRtCode code = rt_vm_call(x, m->prepare, err);
   lathe_rt_executor_free(x);
-  if (code == LATHE_RT_OK || code == LATHE_RT_STOPPED)
-    return code == LATHE_RT_OK ? code : rt_fail(err, code, "%s", why.text);
-  return rt_fail(err, code, "its weights cannot be prepared: %.400s", why.text);
+  return code == LATHE_RT_STOPPED ? code : rt_within(err, code, "its weights cannot be prepared: ");
 }
 
 /* Memory that is the process's own; pages come as they are written. */
@@ -111,7 +108,7 @@ typedef struct Cache {
   int lock_fd;
 } Cache;
 
-__attribute__((format(printf, 2, 3))) static bool note(Cache *c, const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static bool cache_note(Cache *c, const char *fmt, ...)
 {
   va_list ap;
   va_start(ap, fmt);
@@ -125,10 +122,10 @@ static bool folder_fits(Cache *c, const char *folder)
 {
   struct stat st;
   if (mkdir(folder, 0700) != 0 && errno != EEXIST)
-    return note(c, "the folder '%.80s' cannot be made: %s", folder, strerror(errno));
-  if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode)) return note(c, "'%.80s' is not a folder", folder);
+    return cache_note(c, "the folder '%.80s' cannot be made: %s", folder, strerror(errno));
+  if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode)) return cache_note(c, "'%.80s' is not a folder", folder);
   if (st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH))
-    return note(c, "the folder '%.80s' is not yours alone to write", folder);
+    return cache_note(c, "the folder '%.80s' is not yours alone to write", folder);
   return true;
 }
 
@@ -138,7 +135,7 @@ static bool begin_cache(Cache *c, LatheRtModel *m, const char *folder)
   if (!folder_fits(c, folder)) return false;
   int n = snprintf(c->path, sizeof c->path, "%s/%016llx%016llx.weights", folder, (unsigned long long)m->digest[0],
                    (unsigned long long)m->digest[1]);
-  if (n < 0 || (size_t)n + 32 > sizeof c->path) return note(c, "the folder's name is too long");
+  if (n < 0 || (size_t)n + 32 > sizeof c->path) return cache_note(c, "the folder's name is too long");
   snprintf(c->made, sizeof c->made, "%.4000s.%ld", c->path, (long)getpid());
   snprintf(c->lock, sizeof c->lock, "%.4000s.lock", c->path);
   return true;
@@ -175,17 +172,17 @@ static bool lock_or_map(Cache *c)
 {
   struct timespec moment = {0, 5000000};
   c->lock_fd = open(c->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (c->lock_fd < 0) return note(c, "the cache cannot be written: %s", strerror(errno));
+  if (c->lock_fd < 0) return cache_note(c, "the cache cannot be written: %s", strerror(errno));
   for (int ms = 0; ms < WAIT_MS; ms += 5) {
     if (flock(c->lock_fd, LOCK_EX | LOCK_NB) == 0) {
       map_file(c); /* made since we looked */
       return true;
     }
-    if (errno != EWOULDBLOCK && errno != EINTR) return note(c, "the cache cannot be locked: %s", strerror(errno));
+    if (errno != EWOULDBLOCK && errno != EINTR) return cache_note(c, "the cache cannot be locked: %s", strerror(errno));
     if (map_file(c)) return true;
     nanosleep(&moment, NULL);
   }
-  return note(c, "another process holds the cache");
+  return cache_note(c, "another process holds the cache");
 }
 
 /* A new file with room for everything: a disk that is full is noticed here, not by a signal later. */
@@ -193,12 +190,12 @@ static void *new_file(Cache *c, size_t bytes)
 {
   int fd = open(c->made, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) {
-    note(c, "the cache cannot be written: %s", strerror(errno));
+    cache_note(c, "the cache cannot be written: %s", strerror(errno));
     return NULL;
   }
   int failed = posix_fallocate(fd, 0, (off_t)bytes);
   void *at = failed ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (at == MAP_FAILED) note(c, "the cache cannot be written: %s", strerror(failed ? failed : errno));
+  if (at == MAP_FAILED) cache_note(c, "the cache cannot be written: %s", strerror(failed ? failed : errno));
   close(fd);
   if (at != MAP_FAILED) return at;
   unlink(c->made);
@@ -223,7 +220,7 @@ static LatheRtCode fill_file(Cache *c, const LatheRtLoad *how, bool *used, Lathe
   memcpy(at, &head, sizeof head);
   mprotect(at, bytes, PROT_READ);
   if (rename(c->made, c->path) != 0) {
-    note(c, "the cache cannot be written: %s", strerror(errno));
+    cache_note(c, "the cache cannot be written: %s", strerror(errno));
     unlink(c->made);
   }
   m->prepared = at + CACHE_HEAD;

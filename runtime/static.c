@@ -13,23 +13,12 @@
 
 #include "model.h"
 
-static LatheRtCode no_memory(LatheRtError *err) { return rt_fail(err, LATHE_RT_MEMORY, "executor: out of memory"); }
-
 static LatheRtCode in_storage(LatheRtExecutor *x, Value *v, const Ins *ins, LatheRtDType dtype, int32_t ndim,
                               const int64_t *shape, LatheRtError *err)
 {
   rt_value_clear(v);
-  rt_value_set(v, x->model->device[ins->device].device, dtype, ndim, shape, NULL);
-  size_t bytes;
-  uint64_t room = x->at->entry->storage_bytes[ins->device];
-  RT_TRY(lathe_rt_tensor_bytes(&v->tensor, &bytes, err));
-  if (ins->place > room || bytes > room - ins->place)
-    return rt_fail(err, LATHE_RT_ARGUMENT,
-                   "the model is broken: a tensor of %zu bytes at %llu leaves its storage of %llu", bytes,
-                   (unsigned long long)ins->place, (unsigned long long)room);
-  v->tensor.data = (char *)x->at->storage[ins->device] + ins->place;
-  v->writable = true;
-  return LATHE_RT_OK;
+  rt_value_set(v, x->model->device[ins->device].device, dtype, ndim, shape, x->at->storage[ins->device]);
+  return rt_value_place(v, ins->place, (uint64_t)x->at->entry->storage_bytes[ins->device], err);
 }
 
 static void dims_of(const Ins *ins, int64_t *dim)
@@ -37,7 +26,7 @@ static void dims_of(const Ins *ins, int64_t *dim)
   for (int32_t d = 0; d < ins->nexpr; d++) dim[d] = ins->expr[d].step[0].value.i;
 }
 
-static bool overlap(const Value *a, const Value *b)
+static bool share_memory(const Value *a, const Value *b)
 {
   uintptr_t p = (uintptr_t)a->tensor.data;
   uintptr_t q = (uintptr_t)b->tensor.data;
@@ -47,39 +36,38 @@ static bool overlap(const Value *a, const Value *b)
 
 /* A tensor that is written lies on no other, but for those that may be overwritten from their
  * first element on. */
-static LatheRtCode check_overlap(const LatheRtExecutor *x, const LatheRtFuncInfo *f, const Ins *ins, bool *over,
+static LatheRtCode check_written(const LatheRtExecutor *x, const LatheRtFuncInfo *f, const Ins *ins, bool *over,
                                  LatheRtError *err)
 {
-  enum { ARG_WRITTEN = 1, ARG_ALIAS = 4 };
   for (int32_t i = 0; i < f->nargs; i++)
     for (int32_t j = 0; f->args[i].flags & ARG_WRITTEN && j < f->nargs; j++) {
       const Value *a = &x->at->reg[ins->karg[i].index];
       const Value *b = &x->at->reg[ins->karg[j].index];
-      if (i == j || !overlap(a, b)) continue;
+      if (i == j || !share_memory(a, b)) continue;
       if (!(f->args[i].flags & f->args[j].flags & ARG_ALIAS) || f->args[j].flags & ARG_WRITTEN ||
           a->tensor.data != b->tensor.data)
-        return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: %s writes argument %d '%s' over argument %d '%s'",
-                       f->name, i, f->args[i].name, j, f->args[j].name);
+        return rt_broken(err, "%s writes argument %d '%s' over argument %d '%s'", f->name, i, f->args[i].name, j,
+                         f->args[j].name);
       *over = true;
     }
   return LATHE_RT_OK;
 }
 
-/* Slots, and copies of the tensors that the watcher is shown: a register may be used again. */
+/* Slots, and the tensors that the watcher is shown. */
 static LatheRtCode add_kernel(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
 {
   const ModelKernel *k = &x->model->kernel[ins->index];
-  Step *s = &x->at->step[x->at->nstep];
-  size_t slots = (size_t)k->info->nargs + (size_t)k->info->nsizes;
-  *s = (Step){.kernel = k, .node = ins->node};
-  s->slot = rt_chunk_alloc(&x->chunks, slots ? slots : 1, sizeof *s->slot);
-  s->tensor = rt_chunk_alloc(&x->chunks, slots ? slots : 1, sizeof *s->tensor);
-  if (!k->info->call) s->arg = rt_chunk_alloc(&x->chunks, slots ? slots : 1, sizeof *s->arg);
-  if (!s->slot || !s->tensor || (!k->info->call && !s->arg)) return no_memory(err);
-  RT_TRY(rt_kernel_bind(x, ins, x->at->reg, NULL, s->slot, s->arg, &s->need, err));
-  RT_TRY(check_overlap(x, k->info, ins, &s->over, err));
+  Step *s = &x->at->step[x->at->nstep++];
+  int32_t slots = k->info->nargs + k->info->nsizes;
+  s->kernel = k;
+  s->node = ins->node;
+  s->slot = rt_executor_room(x, slots, sizeof *s->slot);
+  s->tensor = rt_executor_room(x, slots, sizeof *s->tensor);
+  if (!k->info->call) s->arg = rt_executor_room(x, slots, sizeof *s->arg);
+  if (x->no_room) return rt_no_memory(err, "executor");
+  RT_TRY(rt_kernel_bind(x, ins, x->at->reg, NULL, s->slot, s->arg ? s->arg : x->arg, &s->need, err));
+  RT_TRY(check_written(x, k->info, ins, &s->over, err));
   rt_kernel_tensors(k, ins, x->at->reg, s->tensor, &s->nread, &s->ntensor);
-  x->at->nstep++;
   return LATHE_RT_OK;
 }
 
@@ -88,9 +76,8 @@ static LatheRtCode add_copy(LatheRtExecutor *x, const Ins *ins, LatheRtError *er
   Value *to = &x->at->reg[ins->reg];
   Value *from = &x->at->reg[ins->source];
   Step *s = &x->at->step[x->at->nstep++];
-  *s = (Step){.node = -1, .nread = 1, .ntensor = 2};
-  s->tensor = rt_chunk_alloc(&x->chunks, 2, sizeof *s->tensor);
-  if (!s->tensor) return no_memory(err);
+  s->tensor = rt_executor_room(x, 2, sizeof *s->tensor);
+  if (x->no_room) return rt_no_memory(err, "executor");
   s->tensor[0] = &from->tensor;
   s->tensor[1] = &to->tensor;
   return in_storage(x, to, ins, from->tensor.dtype, from->tensor.ndim, from->dim, err);
@@ -101,12 +88,7 @@ static LatheRtCode prepare_ins(LatheRtExecutor *x, const Ins *ins, LatheRtError 
   Value *reg = x->at->reg;
   int64_t dim[LATHE_RT_MAX_RANK];
   switch ((ModelOp)ins->op) {
-  case MO_CONST: {
-    const ModelConst *c = &x->model->constant[ins->index];
-    rt_value_clear(&reg[ins->reg]);
-    rt_value_set(&reg[ins->reg], x->model->device[c->device].device, c->dtype, c->ndim, c->shape, (void *)c->data);
-    return LATHE_RT_OK;
-  }
+  case MO_CONST: return rt_value_const(x, &reg[ins->reg], ins->index, err);
   case MO_ALLOC: dims_of(ins, dim); return in_storage(x, &reg[ins->reg], ins, ins->dtype, ins->nexpr, dim, err);
   case MO_VIEW:
     dims_of(ins, dim);
@@ -114,13 +96,12 @@ static LatheRtCode prepare_ins(LatheRtExecutor *x, const Ins *ins, LatheRtError 
   case MO_MOVE: rt_value_copy(&reg[ins->reg], &reg[ins->source]); return LATHE_RT_OK;
   case MO_COPY:
     if (reg[ins->source].kind != VALUE_TENSOR || ins->reg == ins->source)
-      return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: it copies a register without a tensor");
+      return rt_broken(err, "it copies a register without a tensor");
     return add_copy(x, ins, err);
   case MO_KERNEL: return add_kernel(x, ins, err);
   case MO_RETURN:
     for (int32_t i = 0; i < ins->narg; i++) {
-      if (reg[ins->arg[i]].kind != VALUE_TENSOR)
-        return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: output %d has no tensor", i);
+      if (reg[ins->arg[i]].kind != VALUE_TENSOR) return rt_broken(err, "output %d has no tensor", i);
       rt_value_copy(&x->at->output[i], &reg[ins->arg[i]]);
     }
     return LATHE_RT_OK;
@@ -143,16 +124,15 @@ static LatheRtCode prepare_ins(LatheRtExecutor *x, const Ins *ins, LatheRtError 
   case MO_DONE:
   case MO_COUNT: break;
   }
-  return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a static program has instruction %u", ins->op);
+  return rt_broken(err, "a static program has instruction %u", ins->op);
 }
 
 static LatheRtCode check_inputs_static(const ModelEntry *e, LatheRtError *err)
 {
   for (int32_t i = 0; i < e->about.ninputs; i++) {
-    bool fits = e->input_kind[i] == PORT_TENSOR;
-    for (int32_t d = 0; fits && d < e->about.inputs[i].ndim; d++) fits = e->input_dim[i][d] >= 0;
-    if (!fits)
-      return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a static program has an input without a shape");
+    bool fits = e->about.inputs[i].kind == PORT_TENSOR;
+    for (int32_t d = 0; fits && d < e->about.inputs[i].ndim; d++) fits = e->about.inputs[i].shape[d] >= 0;
+    if (!fits) return rt_broken(err, "a static program has an input without a shape");
   }
   return LATHE_RT_OK;
 }
@@ -165,18 +145,16 @@ static LatheRtCode check_single(const ModelFunc *f, bool *set, LatheRtError *err
   for (int32_t i = 0; i < f->nins; i++) {
     const Ins *ins = &f->ins[i];
     if (ins->op == MO_KERNEL || ins->op == MO_RETURN) continue;
-    if (set[ins->reg])
-      return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: register %d of a static program is set twice",
-                     ins->reg);
+    if (set[ins->reg]) return rt_broken(err, "register %d of a static program is set twice", ins->reg);
     set[ins->reg] = true;
   }
   return LATHE_RT_OK;
 }
 
-/* Whose memory each register has: an ALLOC's or COPY's register, or -1 (an input, a constant). */
+/* Whose memory each register has: an input's, an ALLOC's or COPY's register, or -1 (a constant). */
 static void find_owners(const ModelFunc *f, int32_t *owner)
 {
-  for (int32_t r = 0; r < f->nreg; r++) owner[r] = -1;
+  for (int32_t r = 0; r < f->nreg; r++) owner[r] = r < f->nparam ? r : -1;
   for (int32_t n = 0; n < f->nins; n++) {
     const Ins *ins = &f->ins[n];
     if (ins->op == MO_ALLOC || ins->op == MO_COPY) owner[ins->reg] = ins->reg;
@@ -188,108 +166,86 @@ static LatheRtCode make_storage(LatheRtExecutor *x, LatheRtError *err)
 {
   for (int32_t d = 0; d < x->model->ndevice; d++) {
     const ModelDevice *device = &x->model->device[d];
-    const LatheRtDeviceApi *api = device->api;
-    uint64_t bytes = x->at->entry->storage_bytes[d];
-    LatheRtError why = {""};
-    LatheRtCode code =
-        api->alloc(api->user, device->device.id, bytes ? (size_t)bytes : 1, device->align, &x->at->storage[d], &why);
-    if (code == LATHE_RT_OK) continue;
-    x->at->storage[d] = NULL;
-    if (api->type != LATHE_RT_CPU) return rt_device_failed(device->device, code, "allocated", why.text, err);
-    return rt_fail(err, LATHE_RT_MEMORY, "executor: out of memory for %llu bytes of storage",
-                   (unsigned long long)bytes);
+    RT_TRY(rt_device_alloc(device->api, device->device, (size_t)x->at->entry->storage_bytes[d], device->align,
+                           &x->at->storage[d], err));
   }
   return LATHE_RT_OK;
 }
 
 LatheRtCode rt_static_prepare(LatheRtExecutor *x, LatheRtError *err)
 {
-  const ModelEntry *e = x->at->entry;
+  EntryState *at = x->at;
+  const ModelEntry *e = at->entry;
   const ModelFunc *f = &x->model->func[e->func];
   RT_TRY(check_inputs_static(e, err));
-  bool *set = rt_chunk_alloc(&x->chunks, (size_t)f->nreg + 1, sizeof *set);
-  x->at->reg = rt_chunk_alloc(&x->chunks, (size_t)f->nreg + 1, sizeof *x->at->reg);
-  x->at->step = rt_chunk_alloc(&x->chunks, (size_t)f->nins + 1, sizeof *x->at->step);
-  x->at->owner = rt_chunk_alloc(&x->chunks, (size_t)f->nreg + 1, sizeof *x->at->owner);
-  x->at->nstep = 0;
-  if (!x->at->reg || !x->at->step || !x->at->owner || !set) return no_memory(err);
+  x->no_room = false;
+  bool *set = rt_executor_room(x, f->nreg, sizeof *set);
+  at->reg = rt_executor_room(x, f->nreg, sizeof *at->reg);
+  at->step = rt_executor_room(x, f->nins, sizeof *at->step);
+  at->owner = rt_executor_room(x, f->nreg, sizeof *at->owner);
+  at->nstep = 0;
+  if (x->no_room) return rt_no_memory(err, "executor");
   RT_TRY(check_single(f, set, err));
   RT_TRY(make_storage(x, err));
   for (int32_t i = 0; i < e->about.ninputs; i++) {
     const LatheRtPort *port = &e->about.inputs[i];
-    rt_value_set(&x->at->reg[i], port->device, port->dtype, port->ndim, e->input_dim[i], NULL);
-    RT_TRY(rt_tensor_check(&x->at->reg[i].tensor, err));
-    x->at->reg[i].input = i + 1;
+    rt_value_set(&at->reg[i], port->device, port->dtype, port->ndim, port->shape, NULL);
+    RT_TRY(rt_tensor_check(&at->reg[i].tensor, err));
   }
   for (int32_t i = 0; i < f->nins; i++) RT_TRY(prepare_ins(x, &f->ins[i], err));
-  find_owners(f, x->at->owner);
+  find_owners(f, at->owner);
   return LATHE_RT_OK;
-}
-
-/* Slots of the read tensors that lie in the memory of input i. */
-void rt_static_input(LatheRtExecutor *x, int32_t i)
-{
-  const ModelFunc *f = &x->model->func[x->at->entry->func];
-  void *data = x->at->input[i].tensor.data;
-  for (int32_t r = 0; r < f->nreg; r++)
-    if (x->at->reg[r].input == i + 1) x->at->reg[r].tensor.data = data;
-  for (int32_t o = 0; o < x->at->entry->about.noutputs; o++)
-    if (x->at->output[o].input == i + 1) x->at->output[o].tensor.data = data;
-  int32_t step = 0;
-  for (int32_t n = 0; n < f->nins; n++) {
-    const Ins *ins = &f->ins[n];
-    if (ins->op == MO_COPY) step++;
-    if (ins->op != MO_KERNEL) continue;
-    for (int32_t a = 0; a < ins->narg; a++)
-      if (x->at->reg[ins->karg[a].index].input == i + 1) x->at->step[step].slot[a].p = data;
-    step++;
-  }
 }
 
 /* Everything that has the memory of register `owner` has this memory now. */
 static void move_memory(LatheRtExecutor *x, int32_t owner, void *data)
 {
-  const ModelFunc *f = &x->model->func[x->at->entry->func];
+  const EntryState *e = x->at;
+  const ModelFunc *f = &x->model->func[e->entry->func];
   int32_t step = 0;
   for (int32_t r = 0; r < f->nreg; r++)
-    if (x->at->owner[r] == owner) x->at->reg[r].tensor.data = data;
+    if (e->owner[r] == owner) e->reg[r].tensor.data = data;
   for (int32_t n = 0; n < f->nins; n++) {
     const Ins *ins = &f->ins[n];
     for (int32_t a = 0; ins->op == MO_KERNEL && a < ins->narg; a++)
-      if (x->at->owner[ins->karg[a].index] == owner) x->at->step[step].slot[a].p = data;
+      if (e->owner[ins->karg[a].index] == owner) e->step[step].slot[a].p = data;
     if (ins->op == MO_KERNEL || ins->op == MO_COPY) step++;
     for (int32_t o = 0; ins->op == MO_RETURN && o < ins->narg; o++)
-      if (x->at->owner[ins->arg[o]] == owner) x->at->output[o].tensor.data = data;
+      if (e->owner[ins->arg[o]] == owner) e->output[o].tensor.data = data;
   }
 }
+
+void rt_static_input(LatheRtExecutor *x, int32_t i) { move_memory(x, i, x->at->input[i].tensor.data); }
 
 /* Is register r another's memory that lies, in the plan, on the owner's? */
 static bool lies_on(const LatheRtExecutor *x, int32_t r, int32_t owner, const Ins *made, uint64_t end)
 {
-  const char *storage = x->at->storage[made->device];
-  const char *at = x->at->reg[r].tensor.data;
+  const EntryState *e = x->at;
+  const char *storage = e->storage[made->device];
+  const char *at = e->reg[r].tensor.data;
   uint64_t begin = made->place;
-  if (x->at->owner[r] < 0 || x->at->owner[r] == owner || at < storage ||
-      at >= storage + x->at->entry->storage_bytes[made->device] ||
-      !rt_same_device(x->at->reg[r].tensor.device, x->model->device[made->device].device))
+  if (e->owner[r] < 0 || e->owner[r] == owner || at < storage ||
+      at >= storage + e->entry->storage_bytes[made->device] ||
+      !rt_same_device(e->reg[r].tensor.device, x->model->device[made->device].device))
     return false;
   uint64_t from = (uint64_t)(at - storage);
-  return from < end && begin < from + rt_value_bytes(&x->at->reg[r]);
+  return from < end && begin < from + rt_value_bytes(&e->reg[r]);
 }
 
 /* One step writes all of it, and no later one reads its planned place under another name: only then
  * can the memory move alone. */
 static bool can_move(const LatheRtExecutor *x, int32_t owner, const Ins *made)
 {
-  const ModelFunc *f = &x->model->func[x->at->entry->func];
-  uint64_t end = made->place + rt_value_bytes(&x->at->reg[owner]);
+  const EntryState *e = x->at;
+  const ModelFunc *f = &x->model->func[e->entry->func];
+  uint64_t end = made->place + rt_value_bytes(&e->reg[owner]);
   int32_t writers = made->op == MO_COPY;
   for (const Ins *ins = made + 1; ins < f->ins + f->nins; ins++) {
     bool after = writers > 0;
     if (ins->op == MO_COPY && after && lies_on(x, ins->source, owner, made, end)) return false;
     for (int32_t a = 0; ins->op == MO_KERNEL && a < ins->narg; a++) {
       int32_t r = ins->karg[a].index;
-      if (x->at->owner[r] == owner && x->model->kernel[ins->index].info->args[a].flags & 1) writers++;
+      if (e->owner[r] == owner && x->model->kernel[ins->index].info->args[a].flags & ARG_WRITTEN) writers++;
       if (after && lies_on(x, r, owner, made, end)) return false;
     }
     for (int32_t a = 0; ins->op == MO_RETURN && a < ins->narg; a++)
@@ -300,16 +256,17 @@ static bool can_move(const LatheRtExecutor *x, int32_t owner, const Ins *made)
 
 bool rt_static_output(LatheRtExecutor *x, int32_t i, void *data)
 {
-  const ModelFunc *f = &x->model->func[x->at->entry->func];
+  const EntryState *e = x->at;
+  const ModelFunc *f = &x->model->func[e->entry->func];
   const Ins *ret = &f->ins[f->nins - 1];
   const Ins *made = f->ins;
-  int32_t owner = x->at->owner[ret->arg[i]];
-  if (owner < 0) return false;
+  int32_t owner = e->owner[ret->arg[i]];
+  if (owner < f->nparam) return false; /* an input's or a constant */
   for (int32_t o = 0; o < ret->narg; o++)
-    if (o != i && x->at->owner[ret->arg[o]] == owner) return false;
+    if (o != i && e->owner[ret->arg[o]] == owner) return false;
   while (!((made->op == MO_ALLOC || made->op == MO_COPY) && made->reg == owner)) made++;
   if (data && !can_move(x, owner, made)) return false;
-  move_memory(x, owner, data ? data : (char *)x->at->storage[made->device] + made->place);
+  move_memory(x, owner, data ? data : (char *)e->storage[made->device] + made->place);
   return true;
 }
 
@@ -330,27 +287,24 @@ static bool overwritten(const Step *s, int32_t i)
 /* Runs a kernel that overwrites what it reads; the watcher is shown copies of that. */
 static LatheRtCode run_watched(LatheRtExecutor *x, const Step *s, LatheRtError *err)
 {
-  size_t n = (size_t)s->ntensor;
-  LatheRtTensor *copy = calloc(n, sizeof *copy);
-  const LatheRtTensor **shown = calloc(n, sizeof *shown);
-  LatheRtCode code = copy && shown ? LATHE_RT_OK : no_memory(err);
+  static const LatheRtDevice host = {LATHE_RT_CPU, 0};
+  LatheRtTensor **copy = calloc((size_t)s->ntensor, 2 * sizeof *copy);
+  if (!copy) return rt_no_memory(err, "executor");
+  const LatheRtTensor **shown = (const LatheRtTensor **)(copy + s->ntensor);
+  LatheRtCode code = LATHE_RT_OK;
   for (int32_t i = 0; code == LATHE_RT_OK && i < s->ntensor; i++) {
-    size_t bytes = 0;
-    shown[i] = s->tensor[i];
+    const LatheRtTensor *t = shown[i] = s->tensor[i];
+    size_t bytes;
     if (i >= s->nread || !overwritten(s, i)) continue;
-    code = lathe_rt_tensor_bytes(s->tensor[i], &bytes, err);
-    if (code != LATHE_RT_OK) break;
-    copy[i] = *s->tensor[i];
-    copy[i].device = (LatheRtDevice){LATHE_RT_CPU, 0};
-    shown[i] = &copy[i];
-    if (!(copy[i].data = malloc(bytes + 1))) code = no_memory(err);
-    else code = rt_copy(x, &copy[i], s->tensor[i], bytes, err);
+    code = lathe_rt_tensor_new(host, t->dtype, t->ndim, t->shape, &copy[i], err);
+    if (code == LATHE_RT_OK) code = lathe_rt_tensor_bytes(t, &bytes, err);
+    if (code == LATHE_RT_OK) code = rt_copy(x, copy[i], t, bytes, err);
+    shown[i] = copy[i];
   }
   if (code == LATHE_RT_OK)
     code = rt_kernel_run(x, s->kernel, s->node, s->slot, s->arg, s->nread, s->ntensor, shown, err);
-  for (size_t i = 0; copy && i < n; i++) free(copy[i].data);
+  for (int32_t i = 0; i < s->ntensor; i++) lathe_rt_tensor_free(copy[i]);
   free(copy);
-  free(shown);
   return code;
 }
 

@@ -16,12 +16,11 @@ LatheRtCode rt_heaps_begin(LatheRtExecutor *x, LatheRtError *err)
     Heap *h = &x->heap[i];
     h->device = d;
     if (!d->api->stream_new) continue;
-    LatheRtError why = {""};
+    LatheRtError why;
+    why.text[0] = 0;
     LatheRtCode code = d->api->stream_new(d->api->user, d->device.id, &h->stream, &why);
-    if (code != LATHE_RT_OK) {
-      h->stream = NULL;
-      return rt_device_failed(d->device, code, "made a stream", why.text, err);
-    }
+    if (code != LATHE_RT_OK) h->stream = NULL;
+    RT_TRY(rt_device_failed(d->device, code, "made a stream", &why, err));
   }
   return LATHE_RT_OK;
 }
@@ -36,11 +35,8 @@ Heap *rt_heap_of(LatheRtExecutor *x, LatheRtDevice d)
 LatheRtCode rt_wait(Heap *h, LatheRtError *err)
 {
   if (!h->busy) return LATHE_RT_OK;
-  const LatheRtDeviceApi *api = h->device->api;
-  LatheRtError why = {""};
   h->busy = false;
-  LatheRtCode code = api->synchronise(api->user, h->device->device.id, h->stream, &why);
-  return code == LATHE_RT_OK ? code : rt_device_failed(h->device->device, code, "worked", why.text, err);
+  return rt_device_wait(h->device->api, h->device->device, h->stream, err);
 }
 
 LatheRtCode rt_wait_all(LatheRtExecutor *x, LatheRtError *err)
@@ -61,13 +57,14 @@ static LatheRtCode order(Heap *before, Heap *after, LatheRtError *err)
   void *event;
   if (before == after || !before->busy) return LATHE_RT_OK;
   if (!api->event_record || api != after->device->api) return rt_wait(before, err);
-  LatheRtError why = {""};
+  LatheRtError why;
+  why.text[0] = 0;
   LatheRtCode code = api->event_record(api->user, id, before->stream, &event, &why);
   if (code == LATHE_RT_OK) {
     code = api->event_wait(api->user, after->device->device.id, after->stream, event, &why);
     api->event_free(api->user, id, event);
   }
-  return code == LATHE_RT_OK ? code : rt_device_failed(before->device->device, code, "marked a place", why.text, err);
+  return rt_device_failed(before->device->device, code, "marked a place", &why, err);
 }
 
 static LatheRtPlace place_of(const LatheRtTensor *t) { return (LatheRtPlace){t->device, t->data, t->byte_offset}; }
@@ -87,16 +84,15 @@ LatheRtCode rt_copy(LatheRtExecutor *x, const LatheRtTensor *to, const LatheRtTe
   if ((!a && !from_host) || (!b && !to_host))
     return lathe_rt_device_copy(place_of(to), place_of(from), bytes, err); /* memory of the caller's elsewhere */
   Heap *by = to_host ? a : b;
-  const LatheRtDeviceApi *api = by->device->api;
-  LatheRtError why = {""};
   if (!to_host && !from_host) RT_TRY(order(a, b, err));
-  LatheRtCode code = api->copy(api->user, place_of(to), place_of(from), bytes, by->stream, &why);
+  LatheRtCode code =
+      rt_device_copy(by->device->api, by->device->device, place_of(to), place_of(from), bytes, by->stream, err);
   if (code == LATHE_RT_UNSUPPORTED && !to_host && !from_host) {
     RT_TRY(rt_wait(a, err));
     RT_TRY(rt_wait(b, err));
     return lathe_rt_device_copy(place_of(to), place_of(from), bytes, err);
   }
-  if (code != LATHE_RT_OK) return rt_device_failed(by->device->device, code, "copied", why.text, err);
+  if (code != LATHE_RT_OK) return code;
   by->busy = true;
   return to_host || from_host ? rt_wait(by, err) : order(b, a, err);
 }
@@ -106,7 +102,8 @@ int32_t rt_launch(const LatheRtCalls *calls, const char *name, const LatheRtGrid
 {
   CallState *state = calls->user;
   Heap *h = state->device;
-  LatheRtError why = {""};
+  LatheRtError why;
+  why.text[0] = 0;
   if (!h || !h->device->image)
     return rt_fail(rt_call_failed(calls, LATHE_RT_UNSUPPORTED), LATHE_RT_UNSUPPORTED,
                    "it starts '%.200s' on a device, and the model has no image for one", name);
@@ -116,6 +113,6 @@ int32_t rt_launch(const LatheRtCalls *calls, const char *name, const LatheRtGrid
   LatheRtCode code = api->image_func(api->user, d.id, h->device->image, name, &func, &why);
   if (code == LATHE_RT_OK) code = api->launch(api->user, d.id, func, grid, n, arg, h->stream, &why);
   if (code == LATHE_RT_OK) h->busy = true;
-  else rt_device_failed(d, code, "launched", why.text, rt_call_failed(calls, code));
+  else rt_device_failed(d, code, "launched", &why, rt_call_failed(calls, code));
   return code;
 }

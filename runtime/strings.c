@@ -22,8 +22,6 @@ static const LatheRtDType string_dtype = {LATHE_RT_STRING, 64, 1};
 
 /* ---- numbers and texts ----------------------------------------------------------------- */
 
-static LatheRtCode no_memory(LatheRtError *err) { return rt_fail(err, LATHE_RT_MEMORY, "out of memory for strings"); }
-
 static const Text *text_at(const LatheRtExecutor *x, uint64_t id)
 {
   uint64_t of_model = (uint64_t)x->model->nstring;
@@ -32,7 +30,7 @@ static const Text *text_at(const LatheRtExecutor *x, uint64_t id)
   return own < (uint64_t)x->strings.n && x->strings.item[own].s ? &x->strings.item[own] : NULL;
 }
 
-static LatheRtCode look_up(const LatheRtExecutor *x, uint64_t id, const Text **out, LatheRtError *err)
+static LatheRtCode find_text(const LatheRtExecutor *x, uint64_t id, const Text **out, LatheRtError *err)
 {
   *out = text_at(x, id);
   return *out ? LATHE_RT_OK : rt_fail(err, LATHE_RT_ARGUMENT, "no string has the number %" PRIu64, id);
@@ -44,7 +42,7 @@ int rt_text_compare(const Text *a, const char *s, size_t n)
   return d ? d : (a->n > n) - (a->n < n);
 }
 
-static int32_t *bucket_of(Strings *t, const char *s, size_t n)
+static int32_t *text_bucket(Strings *t, const char *s, size_t n)
 {
   uint32_t h = 2166136261u;
   for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)s[i]) * 16777619u;
@@ -58,7 +56,7 @@ static void chain(Strings *t)
   t->free = 0;
   for (int32_t i = 0; i < t->n; i++) {
     Text *item = &t->item[i];
-    int32_t *at = item->s ? bucket_of(t, item->s, item->n) : &t->free;
+    int32_t *at = item->s ? text_bucket(t, item->s, item->n) : &t->free;
     item->next = *at;
     *at = i + 1;
   }
@@ -68,10 +66,10 @@ static LatheRtCode grow(Strings *t, LatheRtError *err)
 {
   int32_t room = t->room ? 2 * t->room : 64;
   Text *item = room <= 1 << 28 ? realloc(t->item, (size_t)room * sizeof *item) : NULL;
-  if (!item) return no_memory(err);
+  if (!item) return rt_no_memory(err, "strings");
   t->item = item;
   int32_t *bucket = realloc(t->bucket, (size_t)room * sizeof *bucket);
-  if (!bucket) return no_memory(err);
+  if (!bucket) return rt_no_memory(err, "strings");
   t->bucket = bucket;
   t->room = room;
   chain(t);
@@ -80,7 +78,7 @@ static LatheRtCode grow(Strings *t, LatheRtError *err)
 
 LatheRtCode lathe_rt_string_put(LatheRtExecutor *x, const char *s, size_t n, uint64_t *out, LatheRtError *err)
 {
-  if (!x || !out || (n && !s)) return rt_fail(err, LATHE_RT_ARGUMENT, "string_put: null is given");
+  if (!x || !out || (n && !s)) return rt_null(err, "string_put");
   int32_t low = 0;
   int32_t high = x->model->nstring;
   while (low < high) {
@@ -92,18 +90,18 @@ LatheRtCode lathe_rt_string_put(LatheRtExecutor *x, const char *s, size_t n, uin
     else high = mid;
   }
   Strings *t = &x->strings;
-  int32_t i = t->room ? *bucket_of(t, s, n) : 0;
+  int32_t i = t->room ? *text_bucket(t, s, n) : 0;
   while (i && rt_text_compare(&t->item[i - 1], s, n)) i = t->item[i - 1].next;
   if (!i) {
     if (!t->free && t->n == t->room) RT_TRY(grow(t, err));
     char *copy = malloc(n + 1);
-    if (!copy) return no_memory(err);
+    if (!copy) return rt_no_memory(err, "strings");
     if (n) memcpy(copy, s, n);
     copy[n] = 0;
     i = t->free ? t->free : ++t->n;
     Text *item = &t->item[i - 1];
     if (t->free) t->free = item->next;
-    int32_t *at = bucket_of(t, s, n);
+    int32_t *at = text_bucket(t, s, n);
     *item = (Text){.s = copy, .n = n, .next = *at};
     *at = i;
   }
@@ -114,8 +112,8 @@ LatheRtCode lathe_rt_string_put(LatheRtExecutor *x, const char *s, size_t n, uin
 LatheRtCode lathe_rt_string_get(const LatheRtExecutor *x, uint64_t id, const char **s, size_t *n, LatheRtError *err)
 {
   const Text *t;
-  if (!x || !s || !n) return rt_fail(err, LATHE_RT_ARGUMENT, "string_get: null is given");
-  RT_TRY(look_up(x, id, &t, err));
+  if (!x || !s || !n) return rt_null(err, "string_get");
+  RT_TRY(find_text(x, id, &t, err));
   *s = t->s;
   *n = t->n;
   return LATHE_RT_OK;
@@ -128,7 +126,7 @@ LatheRtCode rt_strings_check(const LatheRtExecutor *x, const Value *v, LatheRtEr
 {
   const Text *t;
   const uint64_t *id = v->tensor.data;
-  for (size_t i = 0, n = is_string(v) ? count_of(v) : 0; i < n; i++) RT_TRY(look_up(x, id[i], &t, err));
+  for (size_t i = 0, n = is_string(v) ? count_of(v) : 0; i < n; i++) RT_TRY(find_text(x, id[i], &t, err));
   return LATHE_RT_OK;
 }
 
@@ -162,33 +160,45 @@ void rt_strings_sweep(LatheRtExecutor *x, bool all)
 /* ---- calls ------------------------------------------------------------------------------------ */
 
 /* One call: its arguments are tensors; made is the first result. */
-typedef struct Call {
+typedef struct Texts {
   LatheRtExecutor *x;
   const Value *arg[2];
   int64_t attr;
-  size_t n; /* elements of the first argument */
+  size_t n;             /* elements of the first argument */
+  const int32_t *table; /* the second one's, where it holds numbers */
+  size_t ntable;
+  Text by;      /* what a split is by … */
+  int64_t most; /* … and the most parts that a text has */
   Value made, counts;
   LatheRtError *err;
-} Call;
-
-static LatheRtCode result(Call *c, LatheRtDType dtype)
-{
-  return rt_value_tensor(c->x->heap, &c->made, dtype, c->arg[0]->tensor.ndim, c->arg[0]->dim, c->err);
-}
+} Texts;
 
 /* Element i of argument a. */
-static LatheRtCode text_of(const Call *c, int a, size_t i, const Text **out)
+static LatheRtCode text_of(const Texts *c, int a, size_t i, const Text **out)
 {
-  return look_up(c->x, ((const uint64_t *)c->arg[a]->tensor.data)[i], out, c->err);
+  return find_text(c->x, ((const uint64_t *)c->arg[a]->tensor.data)[i], out, c->err);
 }
 
-static LatheRtCode put(Call *c, Value *to, size_t i, const char *s, size_t n)
+/* What is done with element i of the first argument; its text, if it is one. */
+typedef LatheRtCode Each(Texts *, size_t i, const Text *);
+
+static LatheRtCode for_each(Texts *c, Each *each)
+{
+  const Text *t = NULL;
+  for (size_t i = 0; i < c->n; i++) {
+    if (is_string(c->arg[0])) RT_TRY(text_of(c, 0, i, &t));
+    RT_TRY(each(c, i, t));
+  }
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode put_text(Texts *c, Value *to, size_t i, const char *s, size_t n)
 {
   return lathe_rt_string_put(c->x, s, n, (uint64_t *)to->tensor.data + i, c->err);
 }
 
 /* Room for a text in the making. */
-static char *room_for(Call *c, size_t n)
+static char *room_for(Texts *c, size_t n)
 {
   Strings *t = &c->x->strings;
   if (n < t->scratch_bytes) return t->scratch;
@@ -199,22 +209,15 @@ static char *room_for(Call *c, size_t n)
   return more;
 }
 
-static LatheRtCode concat(Call *c)
+static LatheRtCode join_texts(Texts *c, size_t i, const Text *a)
 {
-  if (!is_string(c->arg[1]) || count_of(c->arg[1]) != c->n)
-    return rt_fail(c->err, LATHE_RT_ARGUMENT, "strings of different shapes are joined");
-  RT_TRY(result(c, string_dtype));
-  for (size_t i = 0; i < c->n; i++) {
-    const Text *a, *b;
-    RT_TRY(text_of(c, 0, i, &a));
-    RT_TRY(text_of(c, 1, i, &b));
-    char *s = room_for(c, a->n + b->n);
-    if (!s) return no_memory(c->err);
-    memcpy(s, a->s, a->n);
-    memcpy(s + a->n, b->s, b->n);
-    RT_TRY(put(c, &c->made, i, s, a->n + b->n));
-  }
-  return LATHE_RT_OK;
+  const Text *b;
+  RT_TRY(text_of(c, 1, i, &b));
+  char *s = room_for(c, a->n + b->n);
+  if (!s) return rt_no_memory(c->err, "strings");
+  memcpy(s, a->s, a->n);
+  memcpy(s + a->n, b->s, b->n);
+  return put_text(c, &c->made, i, s, a->n + b->n);
 }
 
 /* ---- UTF-8 -------------------------------------------------------------------------------------- */
@@ -245,48 +248,33 @@ static size_t encode(int32_t letter, char *to)
   return n;
 }
 
-static const int32_t *table_of(const Value *v, size_t row, size_t *rows)
-{
-  bool fits = v->tensor.dtype.code == 0 && v->tensor.dtype.bits == 32 && count_of(v) % row == 0;
-  *rows = fits ? count_of(v) / row : 0;
-  return fits ? v->tensor.data : NULL;
-}
-
 /* The second argument's rows are (first, last, step, distance): every step-th letter from first to
  * last becomes the one at that distance.  Rows are in order. */
-static LatheRtCode map_letters(Call *c)
+static LatheRtCode map_letters(Texts *c, size_t i, const Text *t)
 {
-  size_t rows;
-  const int32_t *table = table_of(c->arg[1], 4, &rows);
-  if (!table) return rt_fail(c->err, LATHE_RT_ARGUMENT, "the model is broken: its table of letters");
-  RT_TRY(result(c, string_dtype));
-  for (size_t i = 0; i < c->n; i++) {
-    const Text *t;
-    RT_TRY(text_of(c, 0, i, &t));
-    char *s = t->n < SIZE_MAX / 8 ? room_for(c, 4 * t->n) : NULL;
-    if (!s) return no_memory(c->err);
-    size_t n = 0;
-    size_t used;
-    for (size_t at = 0; at < t->n; at += used) {
-      int32_t letter = decode(t->s + at, t->n - at, &used);
-      if (letter < 0) {
-        s[n++] = t->s[at];
-        continue;
-      }
-      size_t low = 0;
-      size_t high = rows;
-      while (low < high) {
-        size_t mid = (low + high) / 2;
-        if (table[4 * mid + 1] < letter) low = mid + 1;
-        else high = mid;
-      }
-      const int32_t *r = table + 4 * low;
-      if (low < rows && r[0] <= letter && r[2] > 0 && (letter - r[0]) % r[2] == 0) letter = (letter + r[3]) & 0x1FFFFF;
-      n += encode(letter, s + n);
+  char *s = t->n < SIZE_MAX / 8 ? room_for(c, 4 * t->n) : NULL;
+  if (!s) return rt_no_memory(c->err, "strings");
+  size_t n = 0;
+  size_t used;
+  for (size_t at = 0; at < t->n; at += used) {
+    int32_t letter = decode(t->s + at, t->n - at, &used);
+    if (letter < 0) {
+      s[n++] = t->s[at];
+      continue;
     }
-    RT_TRY(put(c, &c->made, i, s, n));
+    size_t low = 0;
+    size_t high = c->ntable / 4;
+    while (low < high) {
+      size_t mid = (low + high) / 2;
+      if (c->table[4 * mid + 1] < letter) low = mid + 1;
+      else high = mid;
+    }
+    const int32_t *r = c->table + 4 * low;
+    if (low < c->ntable / 4 && r[0] <= letter && r[2] > 0 && (letter - r[0]) % r[2] == 0)
+      letter = (letter + r[3]) & 0x1FFFFF;
+    n += encode(letter, s + n);
   }
-  return LATHE_RT_OK;
+  return put_text(c, &c->made, i, s, n);
 }
 
 /* ---- splitting ------------------------------------------------------------------------------------- */
@@ -310,42 +298,45 @@ static bool next_part(const Text *t, const Text *by, bool last, size_t *at, size
   return true;
 }
 
+static LatheRtCode count_parts(Texts *c, size_t i, const Text *t)
+{
+  size_t at = 0;
+  size_t from, n;
+  int64_t *count = (int64_t *)c->counts.tensor.data + i;
+  for (*count = 0; next_part(t, &c->by, *count == c->attr, &at, &from, &n); ++*count) continue;
+  if (*count > c->most) c->most = *count;
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode put_parts(Texts *c, size_t i, const Text *t)
+{
+  size_t at = 0;
+  size_t from = 0;
+  size_t n = 0;
+  Text whole = *t; /* a new text may move the others */
+  for (int64_t k = 0; k < c->most; k++) {
+    bool some = next_part(&whole, &c->by, k == c->attr, &at, &from, &n);
+    RT_TRY(put_text(c, &c->made, i * (size_t)c->most + (size_t)k, whole.s + (some ? from : 0), some ? n : 0));
+  }
+  return LATHE_RT_OK;
+}
+
 /* Results: the parts along a new last axis, "" where a text has fewer than the most; their numbers. */
-static LatheRtCode split(Call *c)
+static LatheRtCode split_texts(Texts *c)
 {
   static const LatheRtDType int64 = {0, 64, 1};
   int32_t ndim = c->arg[0]->tensor.ndim;
   int64_t dim[LATHE_RT_MAX_RANK];
-  int64_t most = 0;
-  const Text *by, *t;
-  if (!is_string(c->arg[1]) || count_of(c->arg[1]) != 1 || ndim == LATHE_RT_MAX_RANK)
-    return rt_fail(c->err, LATHE_RT_ARGUMENT, "a split by something that is not one string, or of rank %d", ndim);
+  const Text *by;
+  if (ndim == LATHE_RT_MAX_RANK) return rt_fail(c->err, LATHE_RT_ARGUMENT, "a split of rank %d", ndim);
   RT_TRY(text_of(c, 1, 0, &by));
-  Text sep = *by; /* a new text may move the others */
+  c->by = *by;
   RT_TRY(rt_value_tensor(c->x->heap, &c->counts, int64, ndim, c->arg[0]->dim, c->err));
-  int64_t *count = c->counts.tensor.data;
-  for (size_t i = 0; i < c->n; i++) {
-    size_t at = 0;
-    size_t from, n;
-    RT_TRY(text_of(c, 0, i, &t));
-    for (count[i] = 0; next_part(t, &sep, count[i] == c->attr, &at, &from, &n); count[i]++) continue;
-    if (count[i] > most) most = count[i];
-  }
+  RT_TRY(for_each(c, count_parts));
   memcpy(dim, c->arg[0]->dim, (size_t)ndim * sizeof *dim);
-  dim[ndim] = most;
+  dim[ndim] = c->most;
   RT_TRY(rt_value_tensor(c->x->heap, &c->made, string_dtype, ndim + 1, dim, c->err));
-  for (size_t i = 0; i < c->n; i++) {
-    size_t at = 0;
-    size_t from = 0;
-    size_t n = 0;
-    RT_TRY(text_of(c, 0, i, &t));
-    Text whole = *t;
-    for (int64_t k = 0; k < most; k++) {
-      bool some = next_part(&whole, &sep, k == c->attr, &at, &from, &n);
-      RT_TRY(put(c, &c->made, i * (size_t)most + (size_t)k, whole.s + (some ? from : 0), some ? n : 0));
-    }
-  }
-  return LATHE_RT_OK;
+  return for_each(c, put_parts);
 }
 
 /* ---- patterns ------------------------------------------------------------------------------------------ */
@@ -433,27 +424,19 @@ static bool matches(Machine *m, const Text *t)
   return false;
 }
 
-static LatheRtCode match(Call *c)
+static LatheRtCode match(Texts *c, size_t i, const Text *t)
 {
-  static const LatheRtDType boolean = {1, 1, 1};
-  size_t rows;
-  Machine m = {.code = table_of(c->arg[1], 1, &rows)};
-  if (!m.code || rows < 3 || rows > 1 << 24)
-    return rt_fail(c->err, LATHE_RT_ARGUMENT, "the model is broken: its pattern");
-  m.n = (int32_t)rows;
-  RT_TRY(result(c, boolean));
-  if (!room_for(c, 4 * rows * sizeof *m.seen)) return no_memory(c->err);
+  size_t n = c->ntable;
+  Machine m = {.code = c->table, .n = (int32_t)n};
+  if (n < 3 || n > 1 << 24) return rt_broken(c->err, "its pattern");
+  if (!room_for(c, 4 * n * sizeof *m.seen)) return rt_no_memory(c->err, "strings");
   m.seen = (int32_t *)(void *)c->x->strings.scratch;
-  m.state = m.seen + rows;
-  m.next = m.state + rows;
-  m.stack = m.next + rows;
-  for (size_t i = 0; i < c->n; i++) {
-    const Text *t;
-    RT_TRY(text_of(c, 0, i, &t));
-    if (t->n >= INT32_MAX) return rt_fail(c->err, LATHE_RT_ARGUMENT, "a string of %zu bytes is matched", t->n);
-    ((uint8_t *)c->made.tensor.data)[i] = matches(&m, t);
-  }
-  return m.broken ? rt_fail(c->err, LATHE_RT_ARGUMENT, "the model is broken: its pattern") : LATHE_RT_OK;
+  m.state = m.seen + n;
+  m.next = m.state + n;
+  m.stack = m.next + n;
+  if (t->n >= INT32_MAX) return rt_fail(c->err, LATHE_RT_ARGUMENT, "a string of %zu bytes is matched", t->n);
+  ((uint8_t *)c->made.tensor.data)[i] = matches(&m, t);
+  return m.broken ? rt_broken(c->err, "its pattern") : LATHE_RT_OK;
 }
 
 /* ---- numbers as text ---------------------------------------------------------------------------------------- */
@@ -471,79 +454,90 @@ static void print_float(double v, bool narrow, char *out, size_t n)
     }
 }
 
-static LatheRtCode print_numbers(Call *c)
+static LatheRtCode print_number(Texts *c, size_t i, const Text *none)
 {
+  (void)none;
   LatheRtDType t = c->arg[0]->tensor.dtype;
   bool is_int = t.code <= 1 && t.bits == 64;
   bool narrow = t.bits == 32;
-  if (!is_int && (t.code != 2 || (!narrow && t.bits != 64)))
-    return rt_fail(c->err, LATHE_RT_ARGUMENT, "the model is broken: numbers to print");
-  RT_TRY(result(c, string_dtype));
-  for (size_t i = 0; i < c->n; i++) {
-    char text[40];
-    const char *at = (const char *)c->arg[0]->tensor.data + i * (t.bits / 8);
-    Scalar wide;
-    float single;
-    memcpy(&wide, at, narrow ? 4 : 8);
-    memcpy(&single, at, 4);
-    if (is_int) snprintf(text, sizeof text, t.code ? "%" PRIu64 : "%" PRId64, wide.i);
-    else print_float(narrow ? (double)single : wide.f, narrow, text, sizeof text);
-    RT_TRY(put(c, &c->made, i, text, strlen(text)));
-  }
-  return LATHE_RT_OK;
+  if (!is_int && (t.code != 2 || (!narrow && t.bits != 64))) return rt_broken(c->err, "numbers to print");
+  char text[40];
+  const char *at = (const char *)c->arg[0]->tensor.data + i * (t.bits / 8);
+  Scalar wide;
+  float single;
+  memcpy(&wide, at, narrow ? 4 : 8);
+  memcpy(&single, at, 4);
+  if (is_int) snprintf(text, sizeof text, t.code ? "%" PRIu64 : "%" PRId64, wide.i);
+  else print_float(narrow ? (double)single : wide.f, narrow, text, sizeof text);
+  return put_text(c, &c->made, i, text, strlen(text));
 }
 
 /* To int64, float64, float32, as the attribute says. */
-static LatheRtCode parse_numbers(Call *c)
+static LatheRtCode parse_number(Texts *c, size_t i, const Text *t)
 {
-  static const LatheRtDType to[] = {{0, 64, 1}, {2, 64, 1}, {2, 32, 1}};
-  if (c->attr < 0 || c->attr > 2) return rt_fail(c->err, LATHE_RT_ARGUMENT, "the model is broken: numbers to read");
-  RT_TRY(result(c, to[c->attr]));
-  for (size_t i = 0; i < c->n; i++) {
-    const Text *t;
-    RT_TRY(text_of(c, 0, i, &t));
-    char *end;
-    errno = 0;
-    if (c->attr == 0) ((int64_t *)c->made.tensor.data)[i] = strtoll(t->s, &end, 10);
-    else if (c->attr == 1) ((double *)c->made.tensor.data)[i] = strtod(t->s, &end);
-    else ((float *)c->made.tensor.data)[i] = strtof(t->s, &end);
-    bool some = end != t->s && (c->attr || !errno);
-    while (is_space(*end)) end++;
-    if (!some || end != t->s + t->n)
-      return rt_fail(c->err, LATHE_RT_ARGUMENT, "'%.100s' is not %s", t->s, c->attr ? "a number" : "an integer");
-  }
+  char *end;
+  errno = 0;
+  if (c->attr == 0) ((int64_t *)c->made.tensor.data)[i] = strtoll(t->s, &end, 10);
+  else if (c->attr == 1) ((double *)c->made.tensor.data)[i] = strtod(t->s, &end);
+  else ((float *)c->made.tensor.data)[i] = strtof(t->s, &end);
+  bool some = end != t->s && (c->attr || !errno);
+  while (is_space(*end)) end++;
+  if (!some || end != t->s + t->n)
+    return rt_fail(c->err, LATHE_RT_ARGUMENT, "'%.100s' is not %s", t->s, c->attr ? "a number" : "an integer");
   return LATHE_RT_OK;
 }
 
 /* The same digits and point whatever the program's locale is. */
-static LatheRtCode in_c_locale(Call *c, LatheRtCode (*fn)(Call *))
+static LatheRtCode in_c_locale(Texts *c, Each *each)
 {
   locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-  if (!plain) return no_memory(c->err);
+  if (!plain) return rt_no_memory(c->err, "strings");
   locale_t before = uselocale(plain);
-  LatheRtCode code = fn(c);
+  LatheRtCode code = for_each(c, each);
   uselocale(before);
   freelocale(plain);
   return code;
 }
 
+/* The second argument: strings, as many as the first has or one; or the numbers of a table. */
+static LatheRtCode check_args(Texts *c, int32_t op)
+{
+  const Value *a = c->arg[0];
+  const Value *b = c->arg[1];
+  bool fits = a->kind == VALUE_TENSOR && (op == HO_PRINT || is_string(a));
+  if (op == HO_TEXT_CONCAT || op == HO_TEXT_SPLIT)
+    fits = fits && is_string(b) && count_of(b) == (op == HO_TEXT_SPLIT ? 1 : count_of(a));
+  else if (b) fits = fits && b->kind == VALUE_TENSOR && b->tensor.dtype.code == 0 && b->tensor.dtype.bits == 32;
+  if (op == HO_PARSE) fits = fits && c->attr >= 0 && c->attr <= 2;
+  if (!fits) return rt_fail(c->err, LATHE_RT_ARGUMENT, "tensors of strings that fit each other are wanted");
+  c->n = count_of(a);
+  if (b) c->table = b->tensor.data;
+  if (b) c->ntable = count_of(b);
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode call_texts(Texts *c, int32_t op)
+{
+  static const LatheRtDType boolean = {1, 1, 1};
+  static const LatheRtDType numbers[] = {{0, 64, 1}, {2, 64, 1}, {2, 32, 1}};
+  RT_TRY(check_args(c, op));
+  if (op == HO_TEXT_SPLIT) return split_texts(c);
+  LatheRtDType dtype = op == HO_MATCH ? boolean : op == HO_PARSE ? numbers[c->attr] : string_dtype;
+  RT_TRY(rt_value_tensor(c->x->heap, &c->made, dtype, c->arg[0]->tensor.ndim, c->arg[0]->dim, c->err));
+  switch (op) {
+  case HO_TEXT_CONCAT: return for_each(c, join_texts);
+  case HO_LETTERS: return for_each(c, map_letters);
+  case HO_MATCH: return for_each(c, match);
+  case HO_PRINT: return in_c_locale(c, print_number);
+  default: return in_c_locale(c, parse_number);
+  }
+}
+
 LatheRtCode rt_string_call(LatheRtExecutor *x, const Ins *ins, Value *reg, LatheRtError *err)
 {
-  Call c = {.x = x, .attr = ins->nattr ? ins->attr[0] : 0, .err = err};
+  Texts c = {.x = x, .attr = ins->nattr ? ins->attr[0] : 0, .err = err};
   for (int32_t i = 0; i < ins->narg && i < 2; i++) c.arg[i] = &reg[ins->arg[i]];
-  if (c.arg[0]->kind != VALUE_TENSOR || (ins->narg > 1 && c.arg[1]->kind != VALUE_TENSOR) ||
-      (ins->index != HO_PRINT && !is_string(c.arg[0])))
-    return rt_fail(err, LATHE_RT_ARGUMENT, "a tensor of strings is wanted");
-  c.n = count_of(c.arg[0]);
-  LatheRtCode code = LATHE_RT_OK;
-  switch (ins->index) {
-  case HO_TEXT_CONCAT: code = concat(&c); break;
-  case HO_LETTERS: code = map_letters(&c); break;
-  case HO_TEXT_SPLIT: code = split(&c); break;
-  case HO_MATCH: code = match(&c); break;
-  case HO_PRINT: code = in_c_locale(&c, print_numbers); break;
-  default: code = in_c_locale(&c, parse_numbers); break;
-  }
+  LatheRtCode code = call_texts(&c, ins->index);
   if (code == LATHE_RT_OK) rt_value_copy(&reg[ins->ret[0]], &c.made);
   if (code == LATHE_RT_OK && ins->nret > 1) rt_value_copy(&reg[ins->ret[1]], &c.counts);
   rt_value_clear(&c.made);

@@ -34,33 +34,19 @@ size_t rt_dtype_bytes(LatheRtDType t)
 
 void rt_dtype_name(LatheRtDType t, char *out, size_t n)
 {
-  /* 20 letters each: pointers would be four times as long in the file */
-  static const char kinds[][20] = {"int",
-                                   "uint",
-                                   "float",
-                                   "handle",
-                                   "bfloat",
-                                   "complex",
-                                   "bool",
-                                   "float8_e3m4",
-                                   "float8_e4m3",
-                                   "float8_e4m3b11fnuz",
-                                   "float8_e4m3fn",
-                                   "float8_e4m3fnuz",
-                                   "float8_e5m2",
-                                   "float8_e5m2fnuz",
-                                   "float8_e8m0fnu",
-                                   "float6_e2m3fn",
-                                   "float6_e3m2fn",
-                                   "float4_e2m1fn"};
-  enum { BOOL = 6, NKINDS = sizeof kinds / sizeof *kinds };
+  static const char kinds[] = "int\0uint\0float\0handle\0bfloat\0complex\0bool\0float8_e3m4\0float8_e4m3\0"
+                              "float8_e4m3b11fnuz\0float8_e4m3fn\0float8_e4m3fnuz\0float8_e5m2\0float8_e5m2fnuz\0"
+                              "float8_e8m0fnu\0float6_e2m3fn\0float6_e3m2fn\0float4_e2m1fn";
+  enum { BOOL = 6, NKINDS = 18 };
+  const char *kind = kinds;
+  for (int i = 0; i < t.code && i < NKINDS - 1; i++) kind += strlen(kind) + 1;
   char lanes[16] = "";
   if (t.lanes != 1) snprintf(lanes, sizeof lanes, "x%u", t.lanes);
   if (t.code == BOOL || (t.code == 1 && t.bits == 1)) snprintf(out, n, "bool%s", lanes);
   else if (t.code == LATHE_RT_STRING) snprintf(out, n, "string%s", lanes);
   else if (t.code >= NKINDS) snprintf(out, n, "dtype(%u, %u, %u)", t.code, t.bits, t.lanes);
-  else if (t.code > BOOL || t.code == 3) snprintf(out, n, "%s%s", kinds[t.code], lanes);
-  else snprintf(out, n, "%s%u%s", kinds[t.code], t.bits, lanes);
+  else if (t.code > BOOL || t.code == 3) snprintf(out, n, "%s%s", kind, lanes);
+  else snprintf(out, n, "%s%u%s", kind, t.bits, lanes);
 }
 
 /* Bytes of a compact tensor. */
@@ -95,7 +81,7 @@ LatheRtCode rt_tensor_check(const LatheRtTensor *t, LatheRtError *err)
 
 LatheRtCode lathe_rt_tensor_bytes(const LatheRtTensor *t, size_t *out, LatheRtError *err)
 {
-  if (!t || !out) return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_bytes: tensor and out must not be null");
+  if (!t || !out) return rt_null(err, "tensor_bytes");
   return count_bytes(t->dtype, t->ndim, t->shape, out, err);
 }
 
@@ -136,7 +122,7 @@ void rt_tensor_extent(const LatheRtTensor *t, uintptr_t *begin, uintptr_t *end)
 
 static LatheRtCode fill_zero(const LatheRtDeviceApi *api, LatheRtPlace to, size_t bytes, LatheRtError *err)
 {
-  static const char zeros[256];
+  const char zeros[256] = {0};
   if (api->type == LATHE_RT_CPU) {
     memset(to.data, 0, bytes);
     return LATHE_RT_OK;
@@ -144,35 +130,29 @@ static LatheRtCode fill_zero(const LatheRtDeviceApi *api, LatheRtPlace to, size_
   LatheRtPlace from = {.device = {LATHE_RT_CPU, 0}, .data = (void *)(uintptr_t)zeros};
   for (; to.offset < bytes; to.offset += sizeof zeros) {
     size_t left = bytes - (size_t)to.offset;
-    RT_TRY(api->copy(api->user, to, from, left < sizeof zeros ? left : sizeof zeros, NULL, err));
+    RT_TRY(rt_device_copy(api, to.device, to, from, left < sizeof zeros ? left : sizeof zeros, NULL, err));
   }
-  return api->synchronise(api->user, to.device.id, NULL, err);
+  return rt_device_wait(api, to.device, NULL, err);
 }
 
 LatheRtCode lathe_rt_tensor_new(LatheRtDevice device, LatheRtDType dtype, int32_t ndim, const int64_t *shape,
                                 LatheRtTensor **out, LatheRtError *err)
 {
-  if (!out) return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_new: out must not be null");
+  if (!out) return rt_null(err, "tensor_new");
   *out = NULL;
   size_t bytes;
   const LatheRtDeviceApi *api;
   RT_TRY(count_bytes(dtype, ndim, shape, &bytes, err));
   RT_TRY(rt_device_find(device, &api, err));
   Owned *o = calloc(1, sizeof *o + (size_t)ndim * sizeof(int64_t));
-  if (!o) return rt_fail(err, LATHE_RT_MEMORY, "tensor_new: out of memory");
+  if (!o) return rt_no_memory(err, "tensor_new");
   LatheRtPlace to = {.device = device};
-  LatheRtError why = {""};
-  const char *what = "allocated";
-  LatheRtCode code = api->alloc(api->user, device.id, bytes ? bytes : 1, api->align, &to.data, &why);
-  if (code == LATHE_RT_OK) {
-    what = "was written";
-    code = fill_zero(api, to, bytes, &why);
-    if (code != LATHE_RT_OK) api->free(api->user, device.id, to.data);
-  }
+  LatheRtCode code = rt_device_alloc(api, device, bytes, api->align, &to.data, err);
+  if (code == LATHE_RT_OK) code = fill_zero(api, to, bytes, err);
   if (code != LATHE_RT_OK) {
+    if (to.data) api->free(api->user, device.id, to.data);
     free(o);
-    if (api->type == LATHE_RT_CPU) return rt_fail(err, code, "tensor_new: %.400s", why.text);
-    return rt_device_failed(device, code, what, why.text, err);
+    return rt_within(err, code, "tensor_new: ");
   }
   o->api = *api;
   if (ndim) memcpy(o->shape, shape, (size_t)ndim * sizeof(int64_t));
@@ -241,27 +221,22 @@ static LatheRtCode check_copy(const LatheRtTensor *from, const LatheRtTensor *to
 {
   RT_TRY(rt_tensor_check(from, err));
   RT_TRY(rt_tensor_check(to, err));
-  LatheRtDType a = from->dtype;
-  LatheRtDType b = to->dtype;
-  if (a.code != b.code || a.bits != b.bits || a.lanes != b.lanes) {
-    char x[40], y[40];
-    rt_dtype_name(a, x, sizeof x);
-    rt_dtype_name(b, y, sizeof y);
-    return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_copy: source is %s, destination %s", x, y);
+  char a[110], b[110];
+  if (memcmp(&from->dtype, &to->dtype, sizeof to->dtype) != 0) {
+    rt_dtype_name(from->dtype, a, sizeof a);
+    rt_dtype_name(to->dtype, b, sizeof b);
+    return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_copy: source is %s, destination %s", a, b);
   }
-  if (from->ndim != to->ndim)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_copy: source has rank %d, destination %d", from->ndim, to->ndim);
-  for (int32_t d = 0; d < from->ndim; d++)
-    if (from->shape[d] != to->shape[d])
-      return rt_fail(err, LATHE_RT_ARGUMENT,
-                     "tensor_copy: dimension %d of the source is %" PRId64 ", of the destination %" PRId64, d,
-                     from->shape[d], to->shape[d]);
-  return LATHE_RT_OK;
+  if (from->ndim == to->ndim && (!to->ndim || !memcmp(from->shape, to->shape, (size_t)to->ndim * sizeof *to->shape)))
+    return LATHE_RT_OK;
+  rt_shape_text(from->ndim, from->shape, a, sizeof a);
+  rt_shape_text(to->ndim, to->shape, b, sizeof b);
+  return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_copy: source has shape %s, destination %s", a, b);
 }
 
 LatheRtCode lathe_rt_tensor_copy(const LatheRtTensor *from, LatheRtTensor *to, LatheRtError *err)
 {
-  if (!from || !to) return rt_fail(err, LATHE_RT_ARGUMENT, "tensor_copy: source and destination must not be null");
+  if (!from || !to) return rt_null(err, "tensor_copy");
   RT_TRY(check_copy(from, to, err));
   size_t bytes;
   RT_TRY(lathe_rt_tensor_bytes(from, &bytes, err));

@@ -757,7 +757,7 @@ static void test_entries(void **state)
   int64_t n = 4;
   LatheRtTensor t = vec(a, &n);
   assert_int_equal(lathe_rt_set_input(other, 0, &t, &err), LATHE_RT_ARGUMENT);
-  assert_string_equal(err.text, "set_input: input 'data' is a Tensor; set it with set_input_object");
+  assert_string_equal(err.text, "set_input: input 'data' is a Tensor; it goes by set_input_object");
   lathe_rt_object_free(held);
   lathe_rt_executor_free(other);
   lathe_rt_model_free(m);

@@ -226,7 +226,7 @@ static void test_refusals(void **unused)
   LatheRtTensor c = tensor(C, 2, (int64_t[]){2, 4});
   LatheRtTensor x = b;
   LatheRtArg arg[] = {{&a, {0}}, {&x, {0}}, {&c, {0}}};
-  expect("matmul", 2, arg, LATHE_RT_ARGUMENT, "matmul: takes 3 arguments (A, B, C), got 2");
+  expect("matmul", 2, arg, LATHE_RT_ARGUMENT, "matmul: takes 3 arguments ('A', 'B', 'C'), got 2");
   expect("matmul", 3, NULL, LATHE_RT_ARGUMENT, "matmul: the list of arguments is null");
   x.dtype = (LatheRtDType){2, 64, 1};
   expect("matmul", 3, arg, LATHE_RT_ARGUMENT, "matmul: argument 1 'B' is float64, wants float32");
@@ -238,7 +238,8 @@ static void test_refusals(void **unused)
   expect("matmul", 3, arg, LATHE_RT_ARGUMENT, "matmul: argument 1 'B' is on cuda(0), wants cpu");
   x = b;
   x.shape = (int64_t[]){-3, 4};
-  expect("matmul", 3, arg, LATHE_RT_ARGUMENT, "matmul: argument 1 'B': tensor: dimension 0 is -3, wants 0 or more");
+  expect("matmul", 3, arg, LATHE_RT_ARGUMENT,
+         "matmul: argument 1 'B' is no tensor: dimension 0 is -3, wants 0 or more");
   x = b;
   x.data = NULL;
   expect("matmul", 3, arg, LATHE_RT_ARGUMENT, "matmul: argument 1 'B' has no data (null)");
@@ -479,7 +480,7 @@ static void test_time(void **unused)
   assert_string_equal(err.text, "func_time: number is 0 and repeat is 1, want 1 or more");
   assert_int_equal(lathe_rt_func_time(fn, 1, arg, 1, 1, -1, seconds, &err), LATHE_RT_ARGUMENT);
   assert_int_equal(lathe_rt_func_time(fn, 0, arg, 1, 1, 0, seconds, &err), LATHE_RT_ARGUMENT);
-  assert_string_equal(err.text, "count: takes 1 argument (code), got 0");
+  assert_string_equal(err.text, "count: takes 1 argument ('code'), got 0");
   lathe_rt_module_free(mod);
 }
 

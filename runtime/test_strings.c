@@ -192,7 +192,7 @@ static void test_lies(void **state)
   assert_int_equal(load(&o, &x, &err), LATHE_RT_OK);
   set(x, 1, (const char *const[]){"p"});
   assert_int_equal(lathe_rt_run(x, &err), LATHE_RT_ARGUMENT);
-  assert_non_null(strstr(err.text, "its table of letters"));
+  assert_non_null(strstr(err.text, "tensors of strings that fit each other are wanted"));
   lathe_rt_executor_free(x);
 }
 

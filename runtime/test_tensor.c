@@ -164,11 +164,11 @@ static void test_copy_refused(void **unused)
   b = a;
   b.ndim = 1;
   assert_int_equal(lathe_rt_tensor_copy(&a, &b, &err), LATHE_RT_ARGUMENT);
-  assert_string_equal(err.text, "tensor_copy: source has rank 2, destination 1");
+  assert_string_equal(err.text, "tensor_copy: source has shape (2, 3), destination (2,)");
   b = a;
   b.shape = (int64_t[]){3, 2};
   assert_int_equal(lathe_rt_tensor_copy(&a, &b, &err), LATHE_RT_ARGUMENT);
-  assert_string_equal(err.text, "tensor_copy: dimension 0 of the source is 2, of the destination 3");
+  assert_string_equal(err.text, "tensor_copy: source has shape (2, 3), destination (3, 2)");
   b = a;
   b.data = NULL;
   assert_int_equal(lathe_rt_tensor_copy(&a, &b, &err), LATHE_RT_ARGUMENT);
@@ -249,7 +249,7 @@ static void test_other_device(void **unused)
   assert_string_equal(err.text, "cuda(1) reported a failure while it copied: a wire is cut");
   LatheRtTensor *none;
   assert_int_equal(lathe_rt_tensor_new(there, f32, 1, (int64_t[]){3}, &none, &err), LATHE_RT_DEVICE);
-  assert_string_equal(err.text, "cuda(1) reported a failure while it was written: a wire is cut");
+  assert_string_equal(err.text, "tensor_new: cuda(1) reported a failure while it copied: a wire is cut");
   assert_null(none);
   lathe_rt_tensor_free(a);
   lathe_rt_tensor_free(b);

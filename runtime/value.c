@@ -48,14 +48,13 @@ void rt_heap_drop(Heap *h)
 
 static LatheRtCode storage_make(Heap *h, int class, size_t bytes, Storage **out, LatheRtError *err)
 {
-  const LatheRtDeviceApi *api = h->device->api;
   Storage *s = calloc(1, sizeof *s);
-  if (!s) return rt_fail(err, LATHE_RT_MEMORY, "out of memory");
+  if (!s) return rt_no_memory(err, "a tensor");
   if (h->cached > h->peak + ((size_t)1 << 26)) rt_heap_trim(h); /* sizes that come no more */
-  LatheRtCode code = api->alloc(api->user, h->device->device.id, bytes, h->device->align, &s->data, err);
+  LatheRtCode code = rt_device_alloc(h->device->api, h->device->device, bytes, h->device->align, &s->data, err);
   if (code == LATHE_RT_MEMORY && h->cached) {
     rt_heap_trim(h);
-    code = api->alloc(api->user, h->device->device.id, bytes, h->device->align, &s->data, err);
+    code = rt_device_alloc(h->device->api, h->device->device, bytes, h->device->align, &s->data, err);
   }
   if (code != LATHE_RT_OK) {
     free(s);
@@ -70,7 +69,7 @@ static LatheRtCode storage_make(Heap *h, int class, size_t bytes, Storage **out,
 
 static LatheRtCode storage_new(Heap *h, size_t bytes, Storage **out, LatheRtError *err)
 {
-  if (bytes > PTRDIFF_MAX / 2) return rt_fail(err, LATHE_RT_MEMORY, "out of memory for a tensor of %zu bytes", bytes);
+  if (bytes > PTRDIFF_MAX / 2) return rt_fail(err, LATHE_RT_MEMORY, "out of memory for %zu bytes", bytes);
   size_t rounded;
   int c = size_class(bytes, &rounded);
   Storage *s = h->free[c];
@@ -78,11 +77,7 @@ static LatheRtCode storage_new(Heap *h, size_t bytes, Storage **out, LatheRtErro
     h->free[c] = s->next;
     h->cached -= s->bytes;
   } else {
-    LatheRtError why = {""};
-    LatheRtCode code = storage_make(h, c, rounded, &s, &why);
-    if (code != LATHE_RT_OK && h->device->api->type == LATHE_RT_CPU)
-      return rt_fail(err, code, "out of memory for a tensor of %zu bytes", bytes);
-    if (code != LATHE_RT_OK) return rt_device_failed(h->device->device, code, "allocated", why.text, err);
+    RT_TRY(storage_make(h, c, rounded, &s, err));
   }
   s->refs = 1;
   h->in_use += s->bytes;
@@ -138,7 +133,6 @@ void rt_value_clear(Value *v)
   v->storage = NULL;
   v->list = NULL;
   v->object = NULL;
-  v->input = 0;
   v->writable = false;
 }
 
@@ -150,7 +144,6 @@ void rt_value_copy(Value *to, const Value *from)
   if (from->kind == VALUE_OBJECT) lathe_rt_object_retain(from->object);
   rt_value_clear(to);
   to->kind = from->kind;
-  to->input = from->input;
   to->writable = from->writable;
   to->storage = from->storage;
   to->list = from->list;
@@ -166,6 +159,22 @@ void rt_value_set(Value *v, LatheRtDevice device, LatheRtDType dtype, int32_t nd
   v->kind = VALUE_TENSOR;
   v->tensor = (LatheRtTensor){.data = data, .device = device, .ndim = ndim, .dtype = dtype, .shape = v->dim};
   if (shape != v->dim && ndim) memcpy(v->dim, shape, (size_t)ndim * sizeof *shape);
+}
+
+LatheRtCode rt_value_place(Value *v, uint64_t place, uint64_t room, LatheRtError *err)
+{
+  size_t bytes;
+  LatheRtCode code = lathe_rt_tensor_bytes(&v->tensor, &bytes, err);
+  if (code == LATHE_RT_OK && (place > room || bytes > room - place))
+    code = rt_broken(err, "a tensor of %zu bytes at %llu leaves the %llu bytes that there are", bytes,
+                     (unsigned long long)place, (unsigned long long)room);
+  if (code != LATHE_RT_OK) {
+    v->kind = VALUE_NONE;
+    return code;
+  }
+  v->tensor.data = (char *)v->tensor.data + place;
+  v->writable = true;
+  return LATHE_RT_OK;
 }
 
 LatheRtCode rt_value_tensor(Heap *h, Value *to, LatheRtDType dtype, int32_t ndim, const int64_t *shape,

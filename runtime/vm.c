@@ -35,11 +35,6 @@ LatheRtCode rt_value_view(Value *to, const Value *from, LatheRtDType dtype, int3
 
 /* ---- frames ------------------------------------------------------------------------- */
 
-static LatheRtCode no_memory(LatheRtError *err)
-{
-  return rt_fail(err, LATHE_RT_MEMORY, "executor: out of memory for a call");
-}
-
 static void frame_clear(Frame *f)
 {
   for (int32_t i = 0; f->func && i < f->func->nreg; i++) rt_value_clear(&f->reg[i]);
@@ -53,14 +48,14 @@ static LatheRtCode frame_begin(Frame *f, const ModelFunc *func, LatheRtError *er
     free(f->reg);
     f->reg_room = 0;
     f->reg = calloc((size_t)func->nreg, sizeof *f->reg);
-    if (!f->reg) return no_memory(err);
+    if (!f->reg) return rt_no_memory(err, "executor");
     f->reg_room = func->nreg;
   }
   if (func->nscalar > f->scalar_room) {
     free(f->scalar);
     f->scalar_room = 0;
     f->scalar = calloc((size_t)func->nscalar, sizeof *f->scalar);
-    if (!f->scalar) return no_memory(err);
+    if (!f->scalar) return rt_no_memory(err, "executor");
     f->scalar_room = func->nscalar;
   }
   if (func->nscalar) memset(f->scalar, 0, (size_t)func->nscalar * sizeof *f->scalar);
@@ -69,7 +64,7 @@ static LatheRtCode frame_begin(Frame *f, const ModelFunc *func, LatheRtError *er
   return LATHE_RT_OK;
 }
 
-static LatheRtCode push(LatheRtExecutor *x, const ModelFunc *func, LatheRtError *err)
+static LatheRtCode push_frame(LatheRtExecutor *x, const ModelFunc *func, LatheRtError *err)
 {
   if (x->nframe == MAX_DEPTH)
     return rt_fail(err, LATHE_RT_KERNEL, "function '%.100s': more than %d calls inside each other", func->name,
@@ -77,7 +72,7 @@ static LatheRtCode push(LatheRtExecutor *x, const ModelFunc *func, LatheRtError 
   if (x->nframe == x->frame_room) {
     int32_t room = x->frame_room ? 2 * x->frame_room : 8;
     Frame *more = realloc(x->frame, (size_t)room * sizeof *more);
-    if (!more) return no_memory(err);
+    if (!more) return rt_no_memory(err, "executor");
     memset(more + x->frame_room, 0, (size_t)(room - x->frame_room) * sizeof *more);
     x->frame = more;
     x->frame_room = room;
@@ -122,10 +117,9 @@ static LatheRtCode run_kernel(LatheRtExecutor *x, Frame *f, const Ins *ins, Lath
 {
   const ModelKernel *k = &x->model->kernel[ins->index];
   Workspaces need;
-  LatheRtError why;
-  LatheRtCode code = rt_kernel_bind(x, ins, f->reg, f->scalar, x->slot, x->arg, &need, &why);
-  if (code == LATHE_RT_OK) code = rt_workspace(x, k, need, &why);
-  if (code != LATHE_RT_OK) return rt_fail(err, code, "node '%.100s': %.380s", x->model->node[ins->node].name, why.text);
+  LatheRtCode code = rt_kernel_bind(x, ins, f->reg, f->scalar, x->slot, x->arg, &need, err);
+  if (code == LATHE_RT_OK) code = rt_workspace(x, k, need, err);
+  if (code != LATHE_RT_OK) return rt_within(err, code, "node '%.100s': ", x->model->node[ins->node].name);
   int32_t nread = 0;
   int32_t n = 0;
   if (x->watch) rt_kernel_tensors(k, ins, f->reg, x->tensor, &nread, &n);
@@ -135,16 +129,15 @@ static LatheRtCode run_kernel(LatheRtExecutor *x, Frame *f, const Ins *ins, Lath
 /* HOST and PACKED. */
 static LatheRtCode run_host(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRtError *err)
 {
-  LatheRtError why;
   double start = x->watch ? rt_now_seconds() : 0;
   LatheRtCode code =
-      ins->op == MO_HOST ? rt_host_call(x, ins, f->reg, &why) : rt_packed_ins(x, ins, f->reg, f->scalar, &why);
-  if (code != LATHE_RT_OK) return rt_fail(err, code, "node '%.100s': %.380s", x->model->node[ins->node].name, why.text);
+      ins->op == MO_HOST ? rt_host_call(x, ins, f->reg, err) : rt_packed_ins(x, ins, f->reg, f->scalar, err);
+  if (code != LATHE_RT_OK) return rt_within(err, code, "node '%.100s': ", x->model->node[ins->node].name);
   if (!x->watch) return LATHE_RT_OK;
   return rt_watch(x, ins->node, rt_now_seconds() - start, 0, 0, x->tensor, err);
 }
 
-static LatheRtCode copy(LatheRtExecutor *x, Heap *h, Value *to, const Value *from, LatheRtError *err)
+static LatheRtCode copy_value(LatheRtExecutor *x, Heap *h, Value *to, const Value *from, LatheRtError *err)
 {
   if (from->kind != VALUE_TENSOR) {
     rt_value_copy(to, from);
@@ -158,27 +151,15 @@ static LatheRtCode copy(LatheRtExecutor *x, Heap *h, Value *to, const Value *fro
   return code;
 }
 
-/* A tensor in the block that `prepare` fills. */
+/* A tensor in the block that `prepare` fills, which is the host's. */
 static LatheRtCode in_prepared(LatheRtExecutor *x, Value *to, const Ins *ins, const int64_t *dim, LatheRtError *err)
 {
-  size_t bytes;
-  uint64_t room = x->model->prepared_bytes;
   rt_value_clear(to);
-  rt_value_set(to, x->model->device[0].device, ins->dtype, ins->nexpr, dim, NULL);
-  LatheRtCode code = lathe_rt_tensor_bytes(&to->tensor, &bytes, err);
-  if (code == LATHE_RT_OK && (ins->device || ins->place > room || bytes > room - ins->place))
-    code = rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a tensor of %zu bytes leaves the prepared weights",
-                   bytes);
-  if (code != LATHE_RT_OK) {
-    to->kind = VALUE_NONE;
-    return code;
-  }
-  to->tensor.data = (char *)x->prepared + ins->place;
-  to->writable = true;
-  return LATHE_RT_OK;
+  rt_value_set(to, x->model->device[0].device, ins->dtype, ins->nexpr, dim, x->prepared);
+  return rt_value_place(to, ins->place, ins->device ? 0 : x->model->prepared_bytes, err);
 }
 
-static LatheRtCode alloc(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRtError *err)
+static LatheRtCode alloc_tensor(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRtError *err)
 {
   int64_t dim[LATHE_RT_MAX_RANK];
   RT_TRY(shape_of(f, ins, dim, err));
@@ -186,22 +167,21 @@ static LatheRtCode alloc(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRtEr
   return rt_value_tensor(&x->heap[ins->device], &f->reg[ins->reg], ins->dtype, ins->nexpr, dim, err);
 }
 
-static LatheRtCode take_const(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRtError *err)
+LatheRtCode rt_value_const(LatheRtExecutor *x, Value *to, int32_t i, LatheRtError *err)
 {
-  const ModelConst *c = &x->model->constant[ins->index];
-  if (c->bytes && !c->data)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: constant %d is used before it is prepared",
-                   ins->index);
-  rt_value_clear(&f->reg[ins->reg]);
+  const ModelConst *c = &x->model->constant[i];
+  if (c->bytes && !c->data) return rt_broken(err, "constant %d is used before it is prepared", i);
+  rt_value_clear(to);
   /* while weights are prepared they are on the host, whatever device they are for */
   LatheRtDevice device = x->model->device[x->prepared ? 0 : c->device].device;
-  rt_value_set(&f->reg[ins->reg], device, c->dtype, c->ndim, c->shape, (void *)(uintptr_t)c->data);
+  rt_value_set(to, device, c->dtype, c->ndim, c->shape, (void *)(uintptr_t)c->data);
   return LATHE_RT_OK;
 }
 
 /* The function that a CALL, TAIL or APPLY calls, its arguments on their way: those that a
  * closure holds come first. */
-static LatheRtCode pass(LatheRtExecutor *x, const Frame *f, const Ins *ins, const ModelFunc **func, LatheRtError *err)
+static LatheRtCode pass_arguments(LatheRtExecutor *x, const Frame *f, const Ins *ins, const ModelFunc **func,
+                                  LatheRtError *err)
 {
   const List *held = NULL;
   *func = &x->model->func[ins->index];
@@ -217,7 +197,7 @@ static LatheRtCode pass(LatheRtExecutor *x, const Frame *f, const Ins *ins, cons
                    (*func)->nparam - nheld, ins->narg);
   if ((*func)->nparam > x->passed_room) {
     Value *more = calloc((size_t)(*func)->nparam, sizeof *more); /* what was passed before has been taken */
-    if (!more) return no_memory(err);
+    if (!more) return rt_no_memory(err, "executor");
     free(x->passed);
     x->passed = more;
     x->passed_room = (*func)->nparam;
@@ -227,7 +207,7 @@ static LatheRtCode pass(LatheRtExecutor *x, const Frame *f, const Ins *ins, cons
   return LATHE_RT_OK;
 }
 
-static void take(LatheRtExecutor *x, Frame *f, int32_t n)
+static void take_passed(LatheRtExecutor *x, Frame *f, int32_t n)
 {
   for (int32_t i = 0; i < n; i++) {
     rt_value_copy(&f->reg[i], &x->passed[i]);
@@ -235,12 +215,12 @@ static void take(LatheRtExecutor *x, Frame *f, int32_t n)
   }
 }
 
-static LatheRtCode call(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
+static LatheRtCode call_function(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
 {
   const ModelFunc *func;
-  RT_TRY(pass(x, &x->frame[x->nframe - 1], ins, &func, err));
-  RT_TRY(push(x, func, err));
-  take(x, &x->frame[x->nframe - 1], func->nparam);
+  RT_TRY(pass_arguments(x, &x->frame[x->nframe - 1], ins, &func, err));
+  RT_TRY(push_frame(x, func, err));
+  take_passed(x, &x->frame[x->nframe - 1], func->nparam);
   return LATHE_RT_OK;
 }
 
@@ -248,10 +228,10 @@ static LatheRtCode tail_call(LatheRtExecutor *x, const Ins *ins, LatheRtError *e
 {
   Frame *f = &x->frame[x->nframe - 1];
   const ModelFunc *func;
-  RT_TRY(pass(x, f, ins, &func, err));
+  RT_TRY(pass_arguments(x, f, ins, &func, err));
   frame_clear(f);
   RT_TRY(frame_begin(f, func, err));
-  take(x, f, func->nparam);
+  take_passed(x, f, func->nparam);
   return LATHE_RT_OK;
 }
 
@@ -266,25 +246,24 @@ static bool is_borrowed_input(const LatheRtExecutor *x, const Value *v)
 static LatheRtCode check_output(const LatheRtExecutor *x, int32_t i, const Value *v, LatheRtError *err)
 {
   const ModelEntry *e = x->at->entry;
-  if (e->output_kind[i] == PORT_OBJECT)
-    return v->kind != VALUE_NONE ? LATHE_RT_OK
-                                 : rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: output %d has no value", i);
+  if (e->about.outputs[i].kind == PORT_OBJECT)
+    return v->kind != VALUE_NONE ? LATHE_RT_OK : rt_broken(err, "output %d has no value", i);
   if (v->kind != VALUE_TENSOR && v->kind != VALUE_LIST)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: output %d is no tensor and no sequence", i);
+    return rt_broken(err, "output %d is no tensor and no sequence", i);
   if (v->kind == VALUE_TENSOR && !rt_same_device(v->tensor.device, e->about.outputs[i].device))
-    return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: output %d is not on its device", i);
+    return rt_broken(err, "output %d is not on its device", i);
   return LATHE_RT_OK;
 }
 
 /* The caller's instruction before its pc is the CALL or APPLY that waits for this. */
-static LatheRtCode give_back(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
+static LatheRtCode return_values(LatheRtExecutor *x, const Ins *ins, LatheRtError *err)
 {
   Frame *f = &x->frame[x->nframe - 1];
   if (x->nframe == 1) {
     for (int32_t i = 0; i < ins->narg; i++) {
       const Value *v = &f->reg[ins->arg[i]];
       RT_TRY(check_output(x, i, v, err));
-      if (is_borrowed_input(x, v)) RT_TRY(copy(x, rt_heap_of(x, v->tensor.device), &x->at->output[i], v, err));
+      if (is_borrowed_input(x, v)) RT_TRY(copy_value(x, rt_heap_of(x, v->tensor.device), &x->at->output[i], v, err));
       else rt_value_copy(&x->at->output[i], v);
     }
   } else {
@@ -300,8 +279,7 @@ static LatheRtCode give_back(LatheRtExecutor *x, const Ins *ins, LatheRtError *e
 static LatheRtCode take_field(Frame *f, const Ins *ins, LatheRtError *err)
 {
   const Value *v = &f->reg[ins->source];
-  if (v->kind != VALUE_DATA || ins->index >= v->list->n)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a value has no field %d", ins->index);
+  if (v->kind != VALUE_DATA || ins->index >= v->list->n) return rt_broken(err, "a value has no field %d", ins->index);
   rt_value_item(&f->reg[ins->reg], v, ins->index);
   return LATHE_RT_OK;
 }
@@ -309,8 +287,7 @@ static LatheRtCode take_field(Frame *f, const Ins *ins, LatheRtError *err)
 static LatheRtCode match_tag(Frame *f, const Ins *ins, LatheRtError *err)
 {
   const Value *v = &f->reg[ins->reg];
-  if (v->kind != VALUE_DATA)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: a value without a constructor is matched");
+  if (v->kind != VALUE_DATA) return rt_broken(err, "a value without a constructor is matched");
   if (v->list->tag != ins->tag) f->pc = ins->index;
   return LATHE_RT_OK;
 }
@@ -320,14 +297,14 @@ static LatheRtCode run_ins(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRt
   int64_t dim[LATHE_RT_MAX_RANK], truth;
   Scalar s;
   switch ((ModelOp)ins->op) {
-  case MO_CONST: return take_const(x, f, ins, err);
+  case MO_CONST: return rt_value_const(x, &f->reg[ins->reg], ins->index, err);
   case MO_SCALAR: return rt_expr_eval(&ins->expr[0], f->reg, f->scalar, &f->scalar[ins->reg], err);
-  case MO_ALLOC: return alloc(x, f, ins, err);
+  case MO_ALLOC: return alloc_tensor(x, f, ins, err);
   case MO_VIEW:
     RT_TRY(shape_of(f, ins, dim, err));
     return rt_value_view(&f->reg[ins->reg], &f->reg[ins->source], ins->dtype, ins->nexpr, dim, err);
   case MO_MOVE: rt_value_copy(&f->reg[ins->reg], &f->reg[ins->source]); return LATHE_RT_OK;
-  case MO_COPY: return copy(x, &x->heap[ins->device], &f->reg[ins->reg], &f->reg[ins->source], err);
+  case MO_COPY: return copy_value(x, &x->heap[ins->device], &f->reg[ins->reg], &f->reg[ins->source], err);
   case MO_FREE: rt_value_clear(&f->reg[ins->reg]); return LATHE_RT_OK;
   case MO_KERNEL: return run_kernel(x, f, ins, err);
   case MO_JUMP: f->pc = ins->index; return LATHE_RT_OK;
@@ -337,10 +314,10 @@ static LatheRtCode run_ins(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRt
     if (!truth) f->pc = ins->index;
     return LATHE_RT_OK;
   case MO_CALL:
-  case MO_APPLY: return call(x, ins, err);
+  case MO_APPLY: return call_function(x, ins, err);
   case MO_TAIL:
   case MO_APPLY_TAIL: return tail_call(x, ins, err);
-  case MO_RETURN: return give_back(x, ins, err);
+  case MO_RETURN: return return_values(x, ins, err);
   case MO_HOST:
   case MO_PACKED: return run_host(x, f, ins, err);
   case MO_DONE: return rt_prepare_done(x, ins->index, err);
@@ -354,7 +331,7 @@ static LatheRtCode run_ins(LatheRtExecutor *x, Frame *f, const Ins *ins, LatheRt
   case MO_FAIL: return rt_fail(err, LATHE_RT_ARGUMENT, "%.500s", ins->text);
   case MO_COUNT: break;
   }
-  return rt_fail(err, LATHE_RT_ARGUMENT, "the model is broken: instruction %u", ins->op);
+  return rt_broken(err, "instruction %u", ins->op);
 }
 
 static LatheRtCode run_frames(LatheRtExecutor *x, LatheRtCode code, LatheRtError *err)
@@ -371,7 +348,7 @@ static LatheRtCode run_frames(LatheRtExecutor *x, LatheRtCode code, LatheRtError
 
 LatheRtCode rt_vm_run(LatheRtExecutor *x, LatheRtError *err)
 {
-  LatheRtCode code = push(x, &x->model->func[x->at->entry->func], err);
+  LatheRtCode code = push_frame(x, &x->model->func[x->at->entry->func], err);
   for (int32_t i = 0; code == LATHE_RT_OK && i < x->at->entry->about.ninputs; i++)
     rt_value_copy(&x->frame[0].reg[i], &x->at->input[i]);
   return run_frames(x, code, err);
@@ -379,5 +356,5 @@ LatheRtCode rt_vm_run(LatheRtExecutor *x, LatheRtError *err)
 
 LatheRtCode rt_vm_call(LatheRtExecutor *x, int32_t func, LatheRtError *err)
 {
-  return run_frames(x, push(x, &x->model->func[func], err), err);
+  return run_frames(x, push_frame(x, &x->model->func[func], err), err);
 }

@@ -98,10 +98,10 @@ def test_an_exported_library_needs_the_runtime_alone(digits):
 
 @plain_build
 def test_the_runtime_is_small(prefix, tmp_path):
-    """Under 115 KB stripped, on libc and libm alone."""
+    """Under 100 KB stripped, on libc and libm alone."""
     library = libdir(prefix) / "liblathe_rt.so"
     sh("strip", "-o", tmp_path / "rt.so", library)
-    assert (tmp_path / "rt.so").stat().st_size < 115_000
+    assert (tmp_path / "rt.so").stat().st_size < 100_000
     needed = [line.split("[")[1].rstrip("]") for line in sh("readelf", "-d", library).splitlines() if "NEEDED" in line]
     assert all(n.startswith(("libm.", "libc.", "ld-linux")) for n in needed), needed
 
