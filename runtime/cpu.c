@@ -85,9 +85,11 @@ static void detect(void)
 #else
 static void detect(void)
 {
-#if defined(__aarch64__)
-  add("neon", true); /* part of the architecture */
+  bool neon = false;
+#if defined(__aarch64__) || defined(__ARM_NEON)
+  neon = true; /* part of the architecture, or what this was compiled for */
 #endif
+  add("neon", neon);
 }
 #endif
 

@@ -15,6 +15,15 @@
 
 #if defined(__ELF__)
 #include <elf.h>
+#if UINTPTR_MAX > UINT32_MAX
+typedef Elf64_Ehdr Header;
+typedef Elf64_Phdr Segment;
+enum { OUR_CLASS = ELFCLASS64 };
+#else
+typedef Elf32_Ehdr Header;
+typedef Elf32_Phdr Segment;
+enum { OUR_CLASS = ELFCLASS32 };
+#endif
 
 static const char *machine_name(unsigned machine)
 {
@@ -34,15 +43,15 @@ static bool read_at(int fd, void *out, size_t n, uint64_t at)
 }
 
 /* Every loadable segment must lie within the file. */
-static LatheRtCode check_segments(const char *path, int fd, const Elf64_Ehdr *h, uint64_t size, LatheRtError *err)
+static LatheRtCode check_segments(const char *path, int fd, const Header *h, uint64_t size, LatheRtError *err)
 {
   for (unsigned i = 0; i < h->e_phnum; i++) {
-    Elf64_Phdr p;
+    Segment p;
     if (!read_at(fd, &p, sizeof p, h->e_phoff + (uint64_t)i * sizeof p))
       return rt_fail(err, LATHE_RT_IO, "'%s' is truncated: its program headers are missing", path);
     if (p.p_type == PT_LOAD && (p.p_offset > size || p.p_filesz > size - p.p_offset))
       return rt_fail(err, LATHE_RT_IO, "'%s' is truncated: it has %llu bytes, its segments want %llu", path,
-                     (unsigned long long)size, (unsigned long long)(p.p_offset + p.p_filesz));
+                     (unsigned long long)size, (unsigned long long)p.p_offset + p.p_filesz);
   }
   return LATHE_RT_OK;
 }
@@ -52,13 +61,13 @@ static LatheRtCode check_file(const char *path, int fd, LatheRtError *err)
   struct stat st;
   if (fstat(fd, &st) != 0) return rt_fail(err, LATHE_RT_IO, "'%s' cannot be read: %s", path, strerror(errno));
   if (!S_ISREG(st.st_mode)) return rt_fail(err, LATHE_RT_IO, "'%s' is not a file", path);
-  Elf64_Ehdr h;
+  Header h;
   if (!read_at(fd, &h, sizeof h, 0) || memcmp(h.e_ident, ELFMAG, SELFMAG) != 0 || h.e_type != ET_DYN)
     return rt_fail(err, LATHE_RT_IO, "'%s' is not a shared library", path);
   const char *machine = machine_name(h.e_machine);
-  if (h.e_ident[EI_CLASS] != ELFCLASS64 || strncmp(machine, rt_cpu_arch(), strlen(machine)) != 0)
+  if (h.e_ident[EI_CLASS] != OUR_CLASS || strncmp(machine, rt_cpu_arch(), strlen(machine)) != 0)
     return rt_fail(err, LATHE_RT_UNSUPPORTED, "'%s' is for %s, this machine is %s", path, machine, rt_cpu_arch());
-  if (h.e_phentsize != sizeof(Elf64_Phdr)) return rt_fail(err, LATHE_RT_IO, "'%s' is not a shared library", path);
+  if (h.e_phentsize != sizeof(Segment)) return rt_fail(err, LATHE_RT_IO, "'%s' is not a shared library", path);
   return check_segments(path, fd, &h, (uint64_t)st.st_size, err);
 }
 #else

@@ -104,7 +104,7 @@ static bool read_sections(ElfModel *e)
   if (!head || memcmp(head, ELFMAG, SELFMAG)) return bad(e, "is no compiled model: it is no ELF file");
   memcpy(&e->h, head, sizeof e->h);
   if (e->h.e_ident[EI_CLASS] != ELFCLASS64 || e->h.e_ident[EI_DATA] != ELFDATA2LSB)
-    return bad(e, "is an ELF file of another kind than Lathe writes (64 bits, little endian)");
+    return bad(e, "is an ELF file of a machine with 32 bits or another order of bytes, which are not looked into");
   if (e->h.e_type != ET_DYN && e->h.e_type != ET_REL)
     return bad(e, "is no compiled model: it is neither a shared library nor an object");
   uint64_t bytes = (uint64_t)e->h.e_shnum * sizeof *e->section;

@@ -130,6 +130,15 @@ static const char *machine_features(Arena *arena, const Target *t)
   return arena_printf(arena, "%s%s+prefer-no-gather", own, *own ? "," : "");
 }
 
+/* "arm-linux-gnueabihf" in full, "arm-unknown-linux-gnueabihf": LLVM takes the short one for another system. */
+static const char *full_triple(Arena *arena, const Target *t)
+{
+  char *made = LLVMNormalizeTargetTriple(t->triple);
+  const char *triple = arena_strdup(arena, made);
+  LLVMDisposeMessage(made);
+  return triple;
+}
+
 static void make_machine(Ctx *ctx, Work *w, const Target *t, const char *features)
 {
   llvm_init_target(t->arch);
@@ -137,8 +146,9 @@ static void make_machine(Ctx *ctx, Work *w, const Target *t, const char *feature
   char *why = NULL;
   if (LLVMGetTargetFromTriple(t->triple, &target, &why)) raise_message(ctx, ERR_UNSUPPORTED, t->triple, why);
   bool is_wasm = t->arch == ARCH_WASM32;
-  w->machine = LLVMCreateTargetMachine(target, t->triple, machine_cpu(t), features, LLVMCodeGenLevelDefault,
-                                       is_wasm ? LLVMRelocDefault : LLVMRelocPIC, LLVMCodeModelDefault);
+  w->machine =
+      LLVMCreateTargetMachine(target, full_triple(scratch(ctx), t), machine_cpu(t), features, LLVMCodeGenLevelDefault,
+                              is_wasm ? LLVMRelocDefault : LLVMRelocPIC, LLVMCodeModelDefault);
   if (!w->machine)
     raise(ctx, ERR_UNSUPPORTED, NOWHERE, "llvm: no machine for triple '%s', cpu '%s'", t->triple, t->cpu);
 }
@@ -210,7 +220,7 @@ static void make_module(Ctx *ctx, Work *w, const Target *t, const char *features
   make_machine(ctx, w, t, features);
   w->mod = LLVMModuleCreateWithNameInContext("lathe", w->lc);
   w->builder = LLVMCreateBuilderInContext(w->lc);
-  LLVMSetTarget(w->mod, t->triple);
+  LLVMSetTarget(w->mod, full_triple(scratch(ctx), t));
   LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(w->machine);
   LLVMSetModuleDataLayout(w->mod, layout);
   LLVMDisposeTargetData(layout);

@@ -1,7 +1,6 @@
 /* artefact.c: one file that holds kernels, program and weights.
  *
- * The kernels come as object files.  Beside them another one is written here, an ELF object
- * of
+ * The kernels come as object files.  Beside them another one is written (object.h), of
  *   .rodata.lathe_program   the program
  *   .rodata.lathe_weights   the constants, each at a multiple of 64 (.lrodata on x86-64 when
  *                           they are large: code need not reach them)
@@ -9,72 +8,31 @@
  * and all are linked.  Weights go from where the graph has them straight to the file.
  *
  * C source has the same three as arrays; large weights lie in a file beside it, which the assembler takes in. */
-#include <elf.h>
 #include <errno.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "driver/linkable.h"
-
-typedef struct File {
-  Ctx *ctx;
-  FILE *f;
-  const char *path;
-} File;
-
-static void close_file(void *arg)
-{
-  File *o = arg;
-  if (o->f) fclose(o->f);
-}
-
-static File *open_file(Ctx *ctx, const char *path)
-{
-  File *o = arena_new_of(scratch(ctx), File);
-  *o = (File){.ctx = ctx, .path = path};
-  o->f = fopen(path, "wb");
-  if (!o->f) raise(ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", path, strerror(errno));
-  defer(ctx, close_file, o);
-  return o;
-}
-
-static void put(File *o, const void *data, size_t n)
-{
-  if (n && fwrite(data, 1, n, o->f) != n)
-    raise(o->ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", o->path, strerror(errno));
-}
-
-static void put_zeros(File *o, uint64_t n)
-{
-  static const char zeros[64];
-  for (; n; n -= n < sizeof zeros ? n : sizeof zeros) put(o, zeros, n < sizeof zeros ? (size_t)n : sizeof zeros);
-}
-
-static void finish(File *o)
-{
-  int failed = fclose(o->f);
-  o->f = NULL;
-  if (failed) raise(o->ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", o->path, strerror(errno));
-}
+#include "driver/object.h"
 
 /* Every constant at its offset; constants that share bytes are written once. */
-static void put_weights(File *o, const Program *p)
+static void put_weights(ObjectFile *o, const void *program)
 {
+  const Program *p = program;
   uint64_t at = 0;
   for (int i = 0; i < p->constant.n; i++) {
     const ProgConst *c = &p->constant.v[i];
     if (c->prepared || c->offset < at) continue;
-    put_zeros(o, c->offset - at);
-    put(o, c->data->data, c->data->bytes);
+    object_put_zeros(o, c->offset - at);
+    object_put(o, c->data->data, c->data->bytes);
     at = c->offset + c->data->bytes;
   }
   for (int i = 0; i < p->image.n; i++) {
     const ProgImage *image = &p->image.v[i];
-    put_zeros(o, image->offset - at);
-    put(o, image->bytes, image->n);
+    object_put_zeros(o, image->offset - at);
+    object_put(o, image->bytes, image->n);
     at = image->offset + image->n;
   }
-  put_zeros(o, p->weights_bytes - at);
+  object_put_zeros(o, p->weights_bytes - at);
 }
 
 /* What the table of a module's kernels is called. */
@@ -83,173 +41,81 @@ static const char *module_table(Arena *arena, int module)
   return module ? arena_printf(arena, "lathe_module_%d", module) : "lathe_module";
 }
 
-/* ---- the object -------------------------------------------------------------------------- */
-
-enum { S_NONE, S_PROGRAM, S_WEIGHTS, S_TABLE, S_RELOCS, S_SYMBOLS, S_NAMES, S_SECTIONS, S_STACK, S_COUNT };
-/* Symbols: three sections, the model, then the table of each module's kernels. */
-enum { Y_NONE, Y_PROGRAM, Y_WEIGHTS, Y_TABLE, Y_MODEL, Y_MODULES };
-static const char section_names[] = "\0.rodata.lathe_program\0.rodata.lathe_weights\0.lrodata\0.data.rel.ro.lathe\0"
-                                    ".rela.data.rel.ro.lathe\0.symtab\0.strtab\0.shstrtab\0.note.GNU-stack";
-
-static Elf64_Word section_name(const char *name)
-{
-  for (size_t i = 1; i < sizeof section_names; i += strlen(section_names + i) + 1)
-    if (!strcmp(section_names + i, name)) return (Elf64_Word)i;
-  return 0;
-}
-
-static uint64_t up(uint64_t n, uint64_t align) { return (n + align - 1) / align * align; }
-
-/* How this machine says "a 64-bit address"; 0: not known. */
-static unsigned address_reloc(unsigned machine)
-{
-  switch (machine) {
-  case EM_X86_64: return 1;
-  case EM_AARCH64: return 257;
-  case EM_RISCV: return 2;
-  }
-  return 0;
-}
-
-static Elf64_Shdr section(const char *name, unsigned type, unsigned flags, uint64_t at, uint64_t size, uint64_t align)
-{
-  return (Elf64_Shdr){.sh_name = section_name(name),
-                      .sh_type = type,
-                      .sh_flags = flags,
-                      .sh_offset = at,
-                      .sh_size = size,
-                      .sh_addralign = align};
-}
-
 /* Too much for code to reach across with 32 bits. */
 static bool is_large(const Program *p) { return p->weights_bytes > (uint64_t)1 << 30; }
 
+/* ---- the object -------------------------------------------------------------------------- */
+
+/* Where LatheRtModelData has what, on a machine of 64 and of 32 bits: addresses are narrower there, numbers of 64 bits
+ * lie at multiples of 8 on both. */
+typedef struct TablePlaces {
+  unsigned program, program_bytes, weights, weights_bytes, modules, size, address;
+} TablePlaces;
+static const TablePlaces places[] = {{16, 24, 32, 40, 52, 56, 4}, {16, 24, 32, 40, 56, 64, 8}};
+_Static_assert(sizeof(void *) != 8 || (sizeof(LatheRtModelData) == 64 && offsetof(LatheRtModelData, modules) == 56 &&
+                                       offsetof(LatheRtModelData, weights_bytes) == 40),
+               "places are those of LatheRtModelData");
+
+static void put_little(unsigned char *to, uint64_t n, int bytes)
+{
+  for (int i = 0; i < bytes; i++) to[i] = (unsigned char)(n >> (8 * i));
+}
+
 /* The table is followed by the addresses of the modules' tables. */
-static void lay_out(const Program *p, size_t nprogram, size_t nnames, unsigned machine, Elf64_Shdr *s)
-{
-  uint64_t modules = (uint64_t)p->module.n;
-  uint64_t table = sizeof(LatheRtModelData) + 8 * modules;
-  bool large = is_large(p) && machine == EM_X86_64;
-  enum { LARGE_FLAG = 0x10000000 };
-  uint64_t at = 64;
-  s[S_PROGRAM] = section(".rodata.lathe_program", SHT_PROGBITS, SHF_ALLOC, at, nprogram, MODEL_ALIGN);
-  at = up(at + nprogram, MODEL_ALIGN);
-  s[S_WEIGHTS] = section(large ? ".lrodata" : ".rodata.lathe_weights", SHT_PROGBITS,
-                         SHF_ALLOC | (large ? LARGE_FLAG : 0), at, p->weights_bytes, MODEL_ALIGN);
-  at = up(at + p->weights_bytes, 16);
-  s[S_TABLE] = section(".data.rel.ro.lathe", SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, at, table, 16);
-  at = up(at + table, 16);
-  s[S_RELOCS] = section(".rela.data.rel.ro.lathe", SHT_RELA, SHF_INFO_LINK, at, (3 + modules) * sizeof(Elf64_Rela), 8);
-  s[S_RELOCS].sh_link = S_SYMBOLS;
-  s[S_RELOCS].sh_info = S_TABLE;
-  s[S_RELOCS].sh_entsize = sizeof(Elf64_Rela);
-  at += s[S_RELOCS].sh_size;
-  s[S_SYMBOLS] = section(".symtab", SHT_SYMTAB, 0, at, (Y_MODULES + modules) * sizeof(Elf64_Sym), 8);
-  s[S_SYMBOLS].sh_link = S_NAMES;
-  s[S_SYMBOLS].sh_info = Y_MODEL;
-  s[S_SYMBOLS].sh_entsize = sizeof(Elf64_Sym);
-  at += s[S_SYMBOLS].sh_size;
-  s[S_NAMES] = section(".strtab", SHT_STRTAB, 0, at, nnames, 1);
-  at += nnames;
-  s[S_SECTIONS] = section(".shstrtab", SHT_STRTAB, 0, at, sizeof section_names, 1);
-  at += sizeof section_names;
-  s[S_STACK] = section(".note.GNU-stack", SHT_PROGBITS, 0, at, 0, 1);
-}
-
-/* machine and flags are taken from the kernels' object, so that the two can be linked. */
-static Elf64_Ehdr read_header(Ctx *ctx, const Target *t, const char *object)
-{
-  size_t n;
-  Elf64_Ehdr h;
-  const char *bytes = file_read(scratch(ctx), object, &n, 0);
-  bool fits = n >= sizeof h;
-  if (fits) memcpy(&h, bytes, sizeof h);
-  if (!fits || memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 ||
-      h.e_ident[EI_DATA] != ELFDATA2LSB || !address_reloc(h.e_machine))
-    raise(
-        ctx, ERR_UNSUPPORTED, NOWHERE,
-        "target '%s': a model file can be made for 64-bit ELF machines (x86-64, AArch64, RISC-V); write .c for others",
-        t->text);
-  return h;
-}
-
-static Elf64_Rela reloc_to(uint64_t at, unsigned symbol, unsigned type, uint64_t offset)
-{
-  return (Elf64_Rela){at, ELF64_R_INFO((uint64_t)symbol, type), (int64_t)offset};
-}
-
 static void write_object(Program *p, const char *kernels, const void *bytes, size_t n, const char *path)
 {
-  Elf64_Ehdr from = read_header(p->ctx, p->target, kernels);
-  Elf64_Ehdr h = {0};
-  Elf64_Shdr s[S_COUNT] = {0};
+  enum { PROGRAM, WEIGHTS, TABLE, PARTS };
   Arena *a = scratch(p->ctx);
+  ObjectForm form = object_form(p->ctx, kernels, p->target->text);
+  const TablePlaces *at = &places[form.wide];
   int modules = p->module.n;
-  unsigned type = address_reloc(from.e_machine);
-  LatheRtModelData *table = arena_alloc(a, sizeof *table + 8 * (size_t)modules);
-  *table = (LatheRtModelData){.magic = MODEL_MAGIC,
-                              .size = sizeof *table,
-                              .nmodules = (uint32_t)modules,
-                              .program_bytes = n,
-                              .weights_bytes = p->weights_bytes};
-  Elf64_Rela *reloc = arena_array(a, Elf64_Rela, 3 + modules);
-  Elf64_Sym *symbol = arena_array(a, Elf64_Sym, Y_MODULES + modules);
-  Text names = text_new(a);
-  text_addn(&names, "", 1);
-  reloc[0] = reloc_to(offsetof(LatheRtModelData, program), Y_PROGRAM, type, 0);
-  reloc[1] = reloc_to(offsetof(LatheRtModelData, weights), Y_WEIGHTS, type, 0);
-  reloc[2] = reloc_to(offsetof(LatheRtModelData, modules), Y_TABLE, type, sizeof *table);
-  static const int sections[] = {[Y_PROGRAM] = S_PROGRAM, [Y_WEIGHTS] = S_WEIGHTS, [Y_TABLE] = S_TABLE};
-  for (int i = Y_PROGRAM; i <= Y_TABLE; i++)
-    symbol[i] = (Elf64_Sym){.st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION), .st_shndx = (Elf64_Section)sections[i]};
-  symbol[Y_MODEL] = (Elf64_Sym){.st_name = (Elf64_Word)names.n,
-                                .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
-                                .st_shndx = S_TABLE,
-                                .st_size = sizeof *table};
-  text_addn(&names, "lathe_model", sizeof "lathe_model");
+  size_t table_bytes = at->size + at->address * (size_t)modules;
+  unsigned char *table = arena_alloc(a, table_bytes);
+  memcpy(table, MODEL_MAGIC, 8);
+  put_little(table + 8, at->size, 4);
+  put_little(table + 12, (uint64_t)modules, 4);
+  put_little(table + at->program_bytes, n, 8);
+  put_little(table + at->weights_bytes, p->weights_bytes, 8);
+  ObjectSymbol *symbol = arena_array(a, ObjectSymbol, 1 + modules);
+  ObjectAddress *address = arena_array(a, ObjectAddress, 3 + modules);
+  symbol[0] = (ObjectSymbol){"lathe_model", TABLE};
+  address[0] = (ObjectAddress){.at = at->program, .part = PROGRAM};
+  address[1] = (ObjectAddress){.at = at->weights, .part = WEIGHTS};
+  address[2] = (ObjectAddress){.at = at->modules, .part = TABLE, .plus = at->size};
   for (int i = 0; i < modules; i++) {
-    const char *name = module_table(a, i);
-    symbol[Y_MODULES + i] = (Elf64_Sym){.st_name = (Elf64_Word)names.n, .st_info = ELF64_ST_INFO(STB_GLOBAL, 0)};
-    text_addn(&names, name, strlen(name) + 1);
-    reloc[3 + i] = reloc_to(sizeof *table + 8 * (uint64_t)i, (unsigned)(Y_MODULES + i), type, 0);
+    symbol[1 + i] = (ObjectSymbol){module_table(a, i), -1};
+    address[3 + i] = (ObjectAddress){.at = at->size + at->address * (uint64_t)i, .part = -1, .symbol = 1 + i};
   }
-  lay_out(p, n, names.n, from.e_machine, s);
-  memcpy(h.e_ident, from.e_ident, EI_NIDENT);
-  h.e_type = ET_REL;
-  h.e_machine = from.e_machine;
-  h.e_flags = from.e_flags;
-  h.e_version = EV_CURRENT;
-  h.e_ehsize = sizeof h;
-  h.e_shentsize = sizeof *s;
-  h.e_shnum = S_COUNT;
-  h.e_shstrndx = S_SECTIONS;
-  h.e_shoff = up(s[S_STACK].sh_offset, 16);
-  const void *content[S_COUNT] = {[S_PROGRAM] = bytes,  [S_TABLE] = table,   [S_RELOCS] = reloc,
-                                  [S_SYMBOLS] = symbol, [S_NAMES] = names.s, [S_SECTIONS] = section_names};
-  File *o = open_file(p->ctx, path);
-  put(o, &h, sizeof h);
-  uint64_t at = sizeof h;
-  for (int i = 1; i < S_COUNT; i++) {
-    put_zeros(o, s[i].sh_offset - at);
-    if (i == S_WEIGHTS) put_weights(o, p);
-    else put(o, content[i], (size_t)s[i].sh_size);
-    at = s[i].sh_offset + s[i].sh_size;
-  }
-  put_zeros(o, h.e_shoff - at);
-  put(o, s, sizeof s);
-  finish(o);
+  const ObjectPart part[PARTS] = {
+    [PROGRAM] = {.name = ".rodata.lathe_program", .bytes = n, .align = MODEL_ALIGN, .data = bytes},
+    [WEIGHTS] = {.name = ".rodata.lathe_weights",
+                 .bytes = p->weights_bytes,
+                 .align = MODEL_ALIGN,
+                 .write = put_weights,
+                 .about = p,
+                 .large = is_large(p)},
+    [TABLE] = {.name = ".data.rel.ro.lathe", .bytes = table_bytes, .align = 16, .data = table, .writable = true},
+  };
+  object_write(p->ctx, &form,
+               &(ObjectData){.nparts = PARTS,
+                             .part = part,
+                             .nsymbols = 1 + modules,
+                             .symbol = symbol,
+                             .naddresses = 3 + modules,
+                             .address = address},
+               path);
 }
 
 /* ---- C source ------------------------------------------------------------------------------- */
 
-static void put_array(File *o, const char *name, const void *data, size_t n, uint64_t *column)
+static void put_array(ObjectFile *o, const char *name, const void *data, size_t n, uint64_t *column)
 {
   const unsigned char *b = data;
   if (name) fprintf(o->f, "static const unsigned char %s[] __attribute__((aligned(64))) = {\n", name);
   for (size_t i = 0; i < n; i++) fprintf(o->f, "%u,%s", b[i], ++*column % 24 ? "" : "\n");
 }
 
-static void put_weights_text(File *o, const Program *p)
+static void put_weights_text(ObjectFile *o, const Program *p)
 {
   static const char zeros[MODEL_ALIGN];
   uint64_t column = 0;
@@ -268,7 +134,7 @@ static void put_weights_text(File *o, const Program *p)
 
 /* __FILE__ is the source as the compiler was told of it, so the weights are found from any folder.  The length is
  * checked while it is assembled: clang's assembler knows lengths too late for .if, and refuses a negative .space. */
-static void put_weights_beside(File *o, const Program *p, const char *name)
+static void put_weights_beside(ObjectFile *o, const Program *p, const char *name)
 {
   const char *id = arena_printf(scratch(p->ctx), "%s__lathe_weights", name);
   fprintf(o->f,
@@ -292,9 +158,9 @@ static void put_weights_beside(File *o, const Program *p, const char *name)
 
 static void write_weights(const Program *p, const char *path)
 {
-  File *o = open_file(p->ctx, path);
+  ObjectFile *o = object_open(p->ctx, path, "wb");
   put_weights(o, p);
-  finish(o);
+  object_close(o);
 }
 
 static void write_c(Program *p, Code *code, const void *bytes, size_t n, const char *name, const char *path,
@@ -302,9 +168,9 @@ static void write_c(Program *p, Code *code, const void *bytes, size_t n, const c
 {
   size_t ncode;
   const void *text = code_get(code, CODE_C, scratch(p->ctx), &ncode);
-  File *o = open_file(p->ctx, path);
+  ObjectFile *o = object_open(p->ctx, path, "wb");
   linkable_c_names(p, name, o->f);
-  put(o, text, ncode);
+  object_put(o, text, ncode);
   uint64_t column = 0;
   fprintf(o->f, "\n/* ---- the program and the weights ---- */\n");
   put_array(o, "lathe_program", bytes, n, &column);
@@ -319,7 +185,7 @@ static void write_c(Program *p, Code *code, const void *bytes, size_t n, const c
           MODEL_MAGIC, n, p->weights_bytes);
   linkable_c_aliases(name, o->f);
   if (ferror(o->f)) raise(p->ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", path, strerror(errno));
-  finish(o);
+  object_close(o);
 }
 
 /* ---- files ------------------------------------------------------------------------------------- */
@@ -343,7 +209,7 @@ static void write_linked(Program *p, Code *const *code, const void *bytes, size_
     }
     const char *whole = arena_printf(a, "%s/module.o", folder);
     code_link(code[m], count, kernels, whole);
-    linkable_rename_one(ctx, whole, module_table(a, 0), module_table(a, m));
+    object_rename(ctx, whole, module_table(a, 0), module_table(a, m));
     vec_push(a, &objects, whole);
   }
   const char *model = arena_printf(a, "%s/model.o", file_temp_dir(ctx));

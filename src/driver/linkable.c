@@ -2,15 +2,11 @@
  *
  * Everything such a file defines is called NAME__…, after the file's name, so that several models
  * fit into one program.  `lathe_module` and `lathe_model` stay as weak names of the two tables: a
- * shared library made from the file can be loaded like any other.
- *
- * The symbols of an object are renamed in place: new tables of symbols and names go to its end, and
- * the section headers are told.  Weights are not touched. */
-#include <elf.h>
-#include <errno.h>
+ * shared library made from the file can be loaded like any other. */
 #include <stdio.h>
 
 #include "driver/linkable.h"
+#include "driver/object.h"
 
 const char *linkable_name(Arena *arena, const char *path)
 {
@@ -52,175 +48,14 @@ void linkable_c_aliases(const char *name, FILE *out)
 
 /* ---- objects ----------------------------------------------------------------------------------- */
 
-typedef struct Patch {
-  Ctx *ctx;
-  FILE *f;
-  const char *path;
-} Patch;
+void linkable_rename(Ctx *ctx, const char *object, const char *name) { object_prefix(ctx, object, name, 2, tables); }
 
-static void close_patch(void *arg)
-{
-  Patch *p = arg;
-  if (p->f) fclose(p->f);
-}
-
-static Patch *open_patch(Ctx *ctx, const char *path, const char *mode)
-{
-  Patch *p = arena_new_of(scratch(ctx), Patch);
-  *p = (Patch){.ctx = ctx, .f = fopen(path, mode), .path = path};
-  if (!p->f) raise(ctx, ERR_IO, NOWHERE, "'%s' cannot be opened: %s", path, strerror(errno));
-  defer(ctx, close_patch, p);
-  return p;
-}
-
-static _Noreturn void bad(Patch *p)
-{
-  raise(p->ctx, ERR_IO, NOWHERE, "'%s' cannot be read or written: %s", p->path,
-        errno ? strerror(errno) : "it is too short");
-}
-
-static void *get(Patch *p, uint64_t at, uint64_t n)
-{
-  void *to = arena_alloc(scratch(p->ctx), (size_t)n + 1);
-  errno = 0;
-  if (fseeko(p->f, (off_t)at, SEEK_SET) || fread(to, 1, (size_t)n, p->f) != n) bad(p);
-  return to;
-}
-
-static void set(Patch *p, uint64_t at, const void *data, uint64_t n)
-{
-  errno = 0;
-  if (fseeko(p->f, (off_t)at, SEEK_SET) || fwrite(data, 1, (size_t)n, p->f) != n) bad(p);
-}
-
-static void close_checked(Patch *p)
-{
-  FILE *f = p->f;
-  p->f = NULL;
-  errno = 0;
-  if (fclose(f)) bad(p);
-}
-
-static bool is_defined(const Elf64_Sym *s)
-{
-  return ELF64_ST_BIND(s->st_info) != STB_LOCAL && s->st_shndx != SHN_UNDEF;
-}
-
-/* All symbols get a prefix, and the tables keep their names as weak ones; or one gets another name. */
-typedef struct Renaming {
-  const char *prefix, *from, *to;
-} Renaming;
-
-static Elf64_Sym *renamed(Patch *p, const Elf64_Sym *old, int n, const char *strings, const Renaming *r, Text *names,
-                          int *count)
-{
-  Elf64_Sym *out = arena_array(scratch(p->ctx), Elf64_Sym, n + 2);
-  memcpy(out, old, (size_t)n * sizeof *out);
-  *count = n;
-  for (int i = 0; i < n; i++) {
-    const char *was = strings + old[i].st_name;
-    if (!is_defined(&old[i]) || (r->from && strcmp(was, r->from))) continue;
-    out[i].st_name = (Elf64_Word)names->n;
-    if (r->from) text_add(names, r->to);
-    else text_printf(names, "%s__%s", r->prefix, was);
-    text_addn(names, "", 1);
-    if (r->from) continue;
-    if (strcmp(was, tables[0]) && strcmp(was, tables[1])) continue;
-    out[*count] = old[i];
-    out[(*count)++].st_info = ELF64_ST_INFO(STB_WEAK, ELF64_ST_TYPE(old[i].st_info));
-  }
-  return out;
-}
-
-static void rename_symbols(Ctx *ctx, const char *path, const Renaming *r)
-{
-  Scope scope = scope_begin(ctx);
-  Patch *p = open_patch(ctx, path, "r+b");
-  Elf64_Ehdr *h = get(p, 0, sizeof *h);
-  Elf64_Shdr *s = get(p, h->e_shoff, (uint64_t)h->e_shnum * sizeof *s);
-  Elf64_Shdr *symbols = NULL;
-  for (int i = 0; i < h->e_shnum; i++)
-    if (s[i].sh_type == SHT_SYMTAB) symbols = &s[i];
-  if (!symbols || symbols->sh_link >= h->e_shnum) BUG(ctx, "the object '%s' has no symbols", path);
-  Elf64_Shdr *strings = &s[symbols->sh_link];
-  const char *text = get(p, strings->sh_offset, strings->sh_size);
-  const Elf64_Sym *old = get(p, symbols->sh_offset, symbols->sh_size);
-  Text names = text_new(scratch(ctx));
-  text_addn(&names, text, (size_t)strings->sh_size);
-  int count;
-  Elf64_Sym *made = renamed(p, old, (int)(symbols->sh_size / sizeof *old), text, r, &names, &count);
-  if (fseeko(p->f, 0, SEEK_END)) bad(p);
-  uint64_t end = ((uint64_t)ftello(p->f) + 7) / 8 * 8;
-  set(p, end, made, (uint64_t)count * sizeof *made);
-  symbols->sh_offset = end;
-  symbols->sh_size = (uint64_t)count * sizeof *made;
-  strings->sh_offset = end + symbols->sh_size;
-  strings->sh_size = names.n;
-  set(p, strings->sh_offset, names.s, names.n);
-  set(p, h->e_shoff, s, (uint64_t)h->e_shnum * sizeof *s);
-  close_checked(p);
-  scope_end(ctx, scope);
-}
-
-void linkable_rename(Ctx *ctx, const char *path, const char *name)
-{
-  rename_symbols(ctx, path, &(Renaming){.prefix = name});
-}
-
-void linkable_rename_one(Ctx *ctx, const char *path, const char *from, const char *to)
-{
-  rename_symbols(ctx, path, &(Renaming){.from = from, .to = to});
-}
-
-/* ---- archives ------------------------------------------------------------------------------------ */
-
-static void member(Patch *p, const char *name, uint64_t bytes)
-{
-  if (fprintf(p->f, "%-16s%-12d%-6d%-6d%-8o%-10llu`\n", name, 0, 0, 0, 0644u, (unsigned long long)bytes) != 60) bad(p);
-}
-
-/* An archive of one object.  Its index has the tables' names: a program asks for those, the rest
- * comes with them. */
+/* Its index has the tables' names: a program asks for those, the rest comes with them. */
 void linkable_archive(Ctx *ctx, const char *object, const char *path, const char *name)
 {
-  Scope scope = scope_begin(ctx);
-  Patch *from = open_patch(ctx, object, "rb");
-  Patch *to = open_patch(ctx, path, "wb");
-  if (fseeko(from->f, 0, SEEK_END)) bad(from);
-  uint64_t bytes = (uint64_t)ftello(from->f);
-  rewind(from->f);
-  Text index = text_new(scratch(ctx));
-  for (int i = 0; i < 2; i++) {
-    text_printf(&index, "%s__%s", name, tables[i]);
-    text_addn(&index, "", 1);
-  }
-  size_t nindex = 12 + index.n + index.n % 2;
-  unsigned at = (unsigned)(8 + 60 + nindex);
-  const unsigned char head[12] = {0,
-                                  0,
-                                  0,
-                                  2,
-                                  at >> 24 & 255,
-                                  at >> 16 & 255,
-                                  at >> 8 & 255,
-                                  at & 255,
-                                  at >> 24 & 255,
-                                  at >> 16 & 255,
-                                  at >> 8 & 255,
-                                  at & 255};
-  if (fputs("!<arch>\n", to->f) < 0) bad(to);
-  member(to, "/", nindex);
-  if (fwrite(head, 1, 12, to->f) != 12 || fwrite(index.s, 1, index.n, to->f) != index.n ||
-      (index.n % 2 && fputc(0, to->f) < 0))
-    bad(to);
-  member(to, "model.o/", bytes);
-  char *chunk = arena_alloc(scratch(ctx), 1 << 16);
-  for (size_t n; (n = fread(chunk, 1, 1 << 16, from->f)) > 0;)
-    if (fwrite(chunk, 1, n, to->f) != n) bad(to);
-  if (ferror(from->f)) bad(from);
-  if (bytes % 2 && fputc('\n', to->f) < 0) bad(to);
-  close_checked(to);
-  scope_end(ctx, scope);
+  const char *names[2];
+  for (int i = 0; i < 2; i++) names[i] = arena_printf(scratch(ctx), "%s__%s", name, tables[i]);
+  object_archive(ctx, object, 2, names, path);
 }
 
 /* ---- the header ------------------------------------------------------------------------------------- */

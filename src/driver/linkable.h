@@ -13,8 +13,6 @@ void linkable_c_names(const Program *, const char *name, FILE *);
 void linkable_c_aliases(const char *name, FILE *);
 /* The same for what an object defines. */
 void linkable_rename(Ctx *, const char *object, const char *name);
-/* One symbol that the object defines gets another name. */
-void linkable_rename_one(Ctx *, const char *object, const char *from, const char *to);
 void linkable_archive(Ctx *, const char *object, const char *path, const char *name);
 /* Raises when the header would take the place of a file that Lathe did not write. */
 void linkable_check_header(Ctx *, const char *path);

@@ -80,7 +80,7 @@ def export(factory, name, target=None):
         lib = relay.build(relay.frontend.from_onnx(str(DIGITS), {"pixels": (1, 1, 8, 8)})[0], target=target)
         lib.export_library(folder / name)
         assert sorted(p.name for p in folder.iterdir()) == sorted([name, "digits.h"])
-        if name.endswith(".c"):
+        if name.endswith(".c") and "-mtriple" not in target:
             sh(
                 CC,
                 "-std=gnu17",
@@ -98,13 +98,41 @@ def export(factory, name, target=None):
     return _made[name, target]
 
 
-def check_program(program, answers):
+def check_program(program, answers, *before):
     images, labels = held_back()
-    done = subprocess.run([program], input=images.tobytes(), capture_output=True, timeout=60)
+    done = subprocess.run([*before, program], input=images.tobytes(), capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr
     got = np.frombuffer(done.stdout, "float32").reshape(-1, 10)
     np.testing.assert_allclose(got, answers, rtol=1e-4, atol=1e-6)
     assert (got.argmax(1) == labels).mean() > 0.95
+
+
+ARM = "arm-linux-gnueabihf"
+
+
+@pytest.mark.skipif(
+    not shutil.which(f"{ARM}-gcc") or not shutil.which("qemu-arm"), reason=f"needs gcc-{ARM} and qemu-user"
+)
+@pytest.mark.parametrize("name, target", [("digits.o", "llvm"), ("digits.a", "llvm"), ("digits.c", "c")])
+def test_a_machine_of_32_bits(name, target, tmp_path, tmp_path_factory, answers):
+    """Model and runtime for ARM: objects of ELF 32, linked by its own tools and run under an emulator."""
+    if target == "llvm" and not lathe.runtime.enabled("llvm"):
+        pytest.skip("it is LLVM's object")
+    folder = export(tmp_path_factory, name, f"{target} -mtriple={ARM} -mcpu=cortex-a9")
+    (tmp_path / "program.c").write_text(PROGRAM)
+    sources = [p for p in (ROOT / "runtime").glob("*.c") if not p.name.startswith("test_")]
+    flags = ["-std=gnu17", "-O0", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", '-DLATHE_VERSION="0"']
+    libraries = ["-lm", "-ldl", "-lpthread"]
+    includes = [f"-I{ROOT / 'include'}", f"-I{folder}"]
+    source = [folder / name] if name.endswith(".c") else []
+    linked = [] if source else [folder / name]
+    kernels = ["-c", "-O1", "-fno-math-errno", *includes]
+    if source:
+        sh(f"{ARM}-gcc", *kernels, "-std=gnu17", *source, "-o", tmp_path / "kernels.o")
+        linked = [tmp_path / "kernels.o"]
+    program = tmp_path / "program"
+    sh(f"{ARM}-gcc", *flags, *includes, tmp_path / "program.c", *sources, *linked, "-o", program, *libraries)
+    check_program(program, answers, "qemu-arm", "-L", f"/usr/{ARM}")
 
 
 @pytest.mark.parametrize(
