@@ -100,7 +100,7 @@ struct Call {
 extern const ApiFunction api_expr_functions[], api_node_functions[], api_tir_functions[], api_te_functions[],
     api_stage_functions[], api_schedule_functions[], api_build_functions[], api_graph_functions[],
     api_compile_functions[], api_userop_functions[], api_pattern_functions[], api_debug_functions[],
-    api_data_functions[], api_arith_functions[];
+    api_data_functions[], api_arith_functions[], api_tune_functions[];
 
 /* ---- value.c: reading arguments ------------------------------------------------ */
 void api_check_args(Call *);                            /* fills arg[] */
@@ -193,6 +193,8 @@ GraphImporter *api_graph_importer(Call *, Module *from);
 CodeFormat api_code_format(Call *, const char *name);
 /* The call result is the code in this format; "" is the text that its backend has. */
 void api_val_code(Call *, Code *, const char *format);
+/* What a database of tuning has for the model, for the config lathe.tuned. */
+const char *api_tuned_plans(Ctx *, Arena *, const char *path, Module *, const Target *, PassContext *);
 void api_drop_operators(LatheContext *); /* takes the context's own operators out of the list */
 
 #endif

@@ -422,6 +422,29 @@ static void progress(void *env, const char *stage, int done, int total)
   if (p->fn(p->user, stage, done, total)) raise(p->ctx, ERR_CALLBACK, NOWHERE, "compilation was stopped");
 }
 
+typedef struct Tuned {
+  PassContext *pc;
+  const char *before;
+} Tuned;
+
+static void end_tuned(void *arg)
+{
+  Tuned *t = arg;
+  t->pc->impl.tuned = t->before;
+}
+
+/* What the database has that the config names holds for this compilation. */
+static void take_tuned(Call *c, PassContext *pc, Module *m, const Target *target)
+{
+  const char *path = pc ? pass_config_str(pc, "lathe.tuned.database") : "";
+  if (!*path) return;
+  Tuned *t = arena_new_of(scratch(c->ctx), Tuned);
+  *t = (Tuned){pc, pc->impl.tuned};
+  defer(c->ctx, end_tuned, t);
+  if (!target) target = pc->target ? pc->target : target_host(c->ctx);
+  pc->impl.tuned = api_tuned_plans(c->ctx, scratch(c->ctx), path, m, target, pc);
+}
+
 static void compile(Call *c)
 {
   op_init();
@@ -446,6 +469,7 @@ static void compile(Call *c)
                       .dump_dir = api_arg_str(c, 3),
                       .progress = p->fn ? progress : NULL,
                       .progress_env = p};
+  take_tuned(c, o.passes, arg_module(c, 0), ntargets ? target[0] : NULL);
   Handle *h = api_val_owner(c, LATHE_COMPILED, NULL, c->out);
   h->p = driver_compile(c->ctx, arg_module(c, 0), &o);
 }

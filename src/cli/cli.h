@@ -26,8 +26,10 @@ typedef struct Values {
 typedef struct Options {
   const char *input, *output, *target, *form, *function, *dump_dir, *weights, *cache;
   const char *opt_level, *threads, *warmup, *repeat, *top, *trace, *external_root, *fast_math, *plan, *alternatives;
+  const char *tuned, *db, *limit, *trials;
+  Values files; /* behind the first argument */
   Values shapes, inputs, entries, configs, disabled, required, passes;
-  bool json, help, time, profile, no_winograd, onnx, list, plans;
+  bool json, help, time, profile, no_winograd, onnx, list, plans, resume;
 } Options;
 
 /* ---- commands.c: the tables ----------------------------------------------------------- */
@@ -56,6 +58,7 @@ typedef struct Command {
   const char *examples;
   const char *input; /* what its one argument may be, as OptionRow.takes; NULL: it has none */
   int (*run)(LatheContext *, const Options *);
+  bool files; /* files may stand behind that argument */
 } Command;
 
 typedef struct Fact {
@@ -110,6 +113,13 @@ int cli_run_compile(LatheContext *, const Options *);
 int cli_run_inspect(LatheContext *, const Options *);
 int cli_run_opt(LatheContext *, const Options *);
 int cli_run_ops(LatheContext *, const Options *);
+
+/* What --opt-level, --config and the like say. */
+bool cli_make_context(LatheContext *, const Options *, int *status, LatheValue target, LatheValue *out);
+
+/* ---- tune.c --------------------------------------------------------------------------- */
+int cli_run_tune(LatheContext *, const Options *);
+int cli_run_db(LatheContext *, const Options *);
 
 /* ---- elf.c: compiled models as files ------------------------------------------------------- */
 /* A model for looking at, of any machine: its file is read and checked, nothing of it is loaded.  It cannot run. */

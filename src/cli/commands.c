@@ -47,6 +47,8 @@ const OptionRow cli_options[] = {
            "a setting of the passes (repeat); 'lathe opt --list' shows all"),
     OPTION('Z', "--plan", "FILE", plan, ONE, TAKES_FILE,
            "plans for kernels: lines of a workload's name and a plan, as 'lathe inspect --plans' shows them"),
+    OPTION('U', "--tuned", "DB", tuned, ONE, TAKES_FILE,
+           "a database of 'lathe tune': kernels that were measured to be faster are taken from it"),
     OPTION('w', "--no-winograd", NULL, no_winograd, FLAG, NULL, "no convolution through Winograd's transform"),
     OPTION('m', "--fast-math", "KIND", fast_math, ONE, "bf16 fp16",
            "bf16: products of bfloat16 values, sums in float32; fp16: float16 arithmetic (AArch64 with fullfp16);"
@@ -66,6 +68,13 @@ const OptionRow cli_options[] = {
            "a table of the nodes: time, share, GFLOP/s by the formula (and as done, where the algorithm does fewer),"
            " GB/s, and percent of what this machine can do"),
     OPTION('X', "--trace", "FILE", trace, ONE, TAKES_FILE, "writes one run as a Chrome trace"),
+    /* tuning */
+    OPTION('z', "--db", "FILE", db, ONE, TAKES_FILE, "the database that results go to (default: tune.db)"),
+    OPTION('Y', "--time", "TIME", limit, ONE, NULL, "how long: 90s, 5m, 1h (default 5m, unless --trials is given)"),
+    OPTION('v', "--trials", "N", trials, ONE, NULL, "how many kernels are measured at most"),
+    OPTION('y', "--resume", NULL, resume, FLAG, NULL, "what the database has is not measured again"),
+    OPTION('V', "--threads", "N", threads, ONE, NULL,
+           "threads that the model will run on (default: the target's cores); the same as -num-cores=N in the target"),
     /* lists and the rest */
     OPTION('a', "--pass", "P,P", passes, MANY, TAKES_PASS, "these passes, in order, and no others"),
     OPTION('L', "--list", NULL, list, FLAG, NULL, "lists the passes and the config keys"),
@@ -89,33 +98,52 @@ const Command cli_commands[] = {
      "lathe lower examples/matmul.py\n"
      "lathe lower examples/matmul.py --form asm --target \"llvm -mcpu=native\"\n"
      "lathe lower examples/matmul.py --form asm --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n",
-     TAKES_FILE, cli_run_lower},
+     TAKES_FILE, cli_run_lower, false},
     {"build", "compile loop programs into one file", "FILE -o OUTPUT [options]",
      "Compiles the functions of a TVMScript file.", "btnd", NULL,
      "lathe build examples/matmul.py -o matmul.so\n"
      "lathe build examples/matmul.py -o matmul.c --target c\n",
-     TAKES_FILE, cli_run_build},
+     TAKES_FILE, cli_run_build, false},
     {"compile", "compile a model into one file that runs", "MODEL -o OUTPUT [options]",
      "Imports the model (ONNX, or Relay text), optimises it and writes one self-contained file: code, weights and"
      " everything a run needs.",
-     "otsgEODrcZwmxdT", NULL,
+     "otsgEODrcZUwmxdT", NULL,
      "lathe compile net.onnx -o net.so --shape input=1,3,224,224\n"
      "lathe compile net.onnx -o net_arm.so --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n"
      "lathe compile net.onnx -o net.so --opt-level 2 --disabled-pass FuseOps --time\n"
      "lathe compile net.onnx -o net.c\n",
-     TAKES_FILE, cli_run_compile},
+     TAKES_FILE, cli_run_compile, false},
     {"run", "run a compiled model (or compile one and run it)", "MODEL --input NAME=WHAT … [options]",
      "Runs a compiled model (.so), or a model file, on given inputs and shows or writes its outputs.", "ieukpCs",
-     "tODrcZwmx",
+     "tODrcZUwmx",
      "lathe run net.so --input random --shape input=1,3,224,224 --top 5\n"
      "lathe run net.onnx --input input=ones --shape input=2,3,224,224 --output out.npz\n",
-     TAKES_FILE, cli_run_run},
+     TAKES_FILE, cli_run_run, false},
     {"bench", "measure a model, as a whole and node by node", "MODEL [options]",
      "Measures a compiled model (.so), or a model file; inputs are random where nothing is said.", "hWRPXjiCs",
-     "tODrcZwmx",
+     "tODrcZUwmx",
      "lathe bench net.so --shape input=1,3,224,224 --threads 1,2 --profile\n"
      "lathe bench net.onnx --shape input=1,3,224,224 --json\n",
-     TAKES_FILE, cli_run_bench},
+     TAKES_FILE, cli_run_bench, false},
+    {"tune", "measure other ways to compute a model's kernels, and keep the faster ones", "MODEL [options]",
+     "Each kernel's plans are measured beside the one that it has untuned, in processes of their own; what is faster by"
+     " more than the spread is kept, and the network is measured whole at the end.  Ctrl-C loses nothing: go on with"
+     " --resume.",
+     "YvzyVtsODrcwmxj", NULL,
+     "lathe tune net.onnx --shape input=1,3,224,224 --time 5m --db tune.db\n"
+     "lathe tune net.onnx --shape input=1,3,224,224 --trials 200 --threads 1 --db tune.db --resume\n"
+     "lathe compile net.onnx --shape input=1,3,224,224 -o net.so --tuned tune.db\n",
+     TAKES_FILE, cli_run_tune, false},
+    {"db", "look into databases of tuning, and bring them together", "list|show|export|import|merge|prune DB [FILE …]",
+     "list DB: the workloads.  show DB [NAME]: the measurements of workloads with NAME in their names.  export DB: all"
+     " entries as lines of JSON.  import DB FILE …: takes such lines.  merge DB OTHER …: takes all of other databases. "
+     " prune DB: drops what no compilation would use.",
+     "lj", NULL,
+     "lathe db list tune.db\n"
+     "lathe db show tune.db nn.conv2d\n"
+     "lathe db export tune.db -o tune.jsonl\n"
+     "lathe db merge tune.db other.db\n",
+     "list show export import merge prune", cli_run_db, true},
     {"inspect", "show what a model holds", "MODEL [options]",
      "Inputs, outputs, operators, weights, before anything is compiled; every operator that is not supported, with its"
      " nodes.  Of a compiled model (.so, .o, .a, for any machine; it is read, not loaded) its kernels, memory and the"
@@ -125,7 +153,7 @@ const Command cli_commands[] = {
      "lathe inspect net.so --json\n"
      "lathe inspect net.onnx --shape input=1,3,224,224 --plans\n"
      "lathe inspect net.onnx --shape input=1,3,224,224 --alternatives nn.conv2d\n",
-     TAKES_FILE, cli_run_inspect},
+     TAKES_FILE, cli_run_inspect, false},
     {"opt", "run passes and print the graph", "FILE [options] | --list",
      "Reads Relay text (- for standard input) or an ONNX model.  Without --pass the default passes of the level run;"
      " --time goes to standard error.",
@@ -133,26 +161,26 @@ const Command cli_commands[] = {
      "lathe opt net.relay --pass SimplifyInference,FoldConstant,FuseOps\n"
      "lathe opt net.onnx --opt-level 3 --time\n"
      "lathe opt --list\n",
-     TAKES_FILE, cli_run_opt},
+     TAKES_FILE, cli_run_opt, false},
     {"ops", "list the operators", "[options]",
      "Every operator of the graph with its fusion kind and a line of doc; --json has arguments and attributes too.",
      "Nj", NULL,
      "lathe ops | grep nn.\n"
      "lathe ops --onnx\n",
-     NULL, cli_run_ops},
+     NULL, cli_run_ops, false},
     {"targets", "list what code can be made for, and this machine's properties", "[options]",
      "The kinds of targets, and the properties of this machine or of the target that is said.", "tj", NULL,
      "lathe targets\n"
      "lathe targets --target \"llvm -mcpu=skylake-avx512\" --json\n",
-     NULL, cli_run_targets},
+     NULL, cli_run_targets, false},
     {"completion", "print what makes a shell complete these commands", "SHELL",
      "For bash, zsh or fish; an installed Lathe has brought them along.", "", NULL,
      "lathe completion bash > ~/.local/share/bash-completion/completions/lathe\n"
      "lathe completion fish > ~/.config/fish/completions/lathe.fish\n",
-     "bash zsh fish", cli_run_completion},
+     "bash zsh fish", cli_run_completion, false},
     {"man", "print the man page", "", "Every command and option, as a page that man(1) shows.", "", NULL,
      "lathe man > lathe.1\n",
-     NULL, cli_run_man},
+     NULL, cli_run_man, false},
 };
 const int cli_ncommands = sizeof cli_commands / sizeof *cli_commands;
 

@@ -121,7 +121,8 @@ bool cli_call(LatheContext *context, int *status, const char *name, int n, const
   bool watched = !sigaction(SIGINT, NULL, &before) && before.sa_handler == SIG_DFL && !sigaction(SIGINT, &action, NULL);
   struct sigaction alarm = {.sa_handler = leave};
   sigemptyset(&alarm.sa_mask);
-  if (watched && !strstr(name, "export") && !sigaction(SIGALRM, &alarm, NULL)) may_leave = isatty(2) ? 2 : 1;
+  bool writes = strstr(name, "export") || strstr(name, "tune_network");
+  if (watched && !writes && !sigaction(SIGALRM, &alarm, NULL)) may_leave = isatty(2) ? 2 : 1;
   lathe_set_poll(context, is_stopped, NULL);
   int32_t code = lathe_call(context, name, n, args, out);
   may_leave = 0;
@@ -332,6 +333,8 @@ static bool read_options(LatheContext *context, const Command *command, Options 
       if (!read_option(context, command, o, argc, argv, &i)) return false;
     } else if (!o->input && command->input) {
       o->input = argv[i];
+    } else if (command->files && o->files.n < MAX_VALUES) {
+      o->files.v[o->files.n++] = argv[i];
     } else {
       cli_misuse("what is '%s'? try 'lathe %s --help'", argv[i], command->name);
       return false;

@@ -129,7 +129,7 @@ static void print_notes(LatheContext *context, int *status, LatheValue passes)
   for (int64_t i = 0; i < notes.n; i++) fprintf(stderr, "note: %s\n", notes.u.list[i].u.s);
 }
 
-static bool make_context(LatheContext *context, const Options *o, int *status, LatheValue target, LatheValue *out)
+bool cli_make_context(LatheContext *context, const Options *o, int *status, LatheValue target, LatheValue *out)
 {
   long level = 3;
   if (o->opt_level && !cli_read_number("--opt-level", o->opt_level, 0, 4, &level)) {
@@ -146,6 +146,7 @@ static bool make_context(LatheContext *context, const Options *o, int *status, L
   if (ok && o->plan && !plans) ok = false;
   if (plans) add_config(configs, "lathe.plans", cli_str_value(plans));
   if (ok && (o->plans || o->alternatives)) add_config(configs, "lathe.plans.log", cli_bool_value(true));
+  if (ok && o->tuned) add_config(configs, "lathe.tuned.database", cli_str_value(o->tuned));
   if (ok && o->fast_math) add_config(configs, "lathe.fast_math", cli_str_value(o->fast_math));
   if (ok) {
     LatheValue args[] = {cli_int_value(level), list_value(lists[0], n[0]), list_value(lists[1], n[1]),
@@ -239,7 +240,7 @@ static bool compile_model(LatheContext *context, const Options *o, bool writes, 
   if (!cli_call(context, status, "target", 1, &text, &target)) return false;
   LatheValue check[] = {target, o->output ? cli_str_value(o->output) : cli_none_value()};
   if (writes && !cli_call(context, status, "compile_check", 2, check, &checked)) return false;
-  if (!make_context(context, o, status, target, &passes)) return false;
+  if (!cli_make_context(context, o, status, target, &passes)) return false;
   if (!cli_import_model(context, o, status, &module, &report)) return false;
   bool show = isatty(2);
   progress_start = cli_now();
@@ -649,7 +650,7 @@ int cli_run_opt(LatheContext *context, const Options *o)
   LatheValue module, report, target, passes, out;
   LatheValue text = o->target ? cli_str_value(o->target) : cli_none_value();
   if (!cli_import_model(context, o, &status, &module, &report)) return status;
-  if (!cli_call(context, &status, "target", 1, &text, &target) || !make_context(context, o, &status, target, &passes))
+  if (!cli_call(context, &status, "target", 1, &text, &target) || !cli_make_context(context, o, &status, target, &passes))
     return status;
   if (o->time && !cli_call(context, &status, "pass_context_time", 1, &passes, &out)) return status;
   if (o->passes.n == 0) {

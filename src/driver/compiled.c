@@ -95,3 +95,10 @@ const char *compiled_time_text(Compiled *c, Arena *arena)
 }
 
 const char *compiled_plans_text(Compiled *c) { return text_str(&c->plans); }
+
+const char *compiled_node_plan(Compiled *c, int i)
+{
+  const Program *p = &c->program;
+  if (i < 0 || i >= p->node.n || p->node.v[i].kernel < 0) return NULL;
+  return p->kernel.v[p->node.v[i].kernel].impl.plan;
+}

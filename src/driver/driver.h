@@ -57,6 +57,8 @@ const char *compiled_program_text(Compiled *, Arena *); /* the program, an instr
 const char *compiled_memory_text(Compiled *, Arena *);  /* planned bytes against the lower bound */
 /* What was chosen from what (plan_log in impl.h); "" unless the config asked for it. */
 const char *compiled_plans_text(Compiled *);
+/* "WORKLOAD PLAN" of node i of the model, as the watcher of an executor counts them; NULL: it has none. */
+const char *compiled_node_plan(Compiled *, int i);
 const char *compiled_time_text(Compiled *, Arena *); /* seconds of each stage */
 
 /* debug.c: runs the model on these inputs and compares the result of every kernel with what the

@@ -35,6 +35,7 @@ typedef struct ImplConfig {
   bool no_winograd;
   FastMath fast_math;
   const char *plans; /* given by hand: lines "WORKLOAD PLAN"; NULL: none */
+  const char *tuned; /* measured ones (tuned.c); NULL: none */
   Text *log;         /* what was chosen from what (plan_log); NULL: nobody wants to know */
 } ImplConfig;
 
@@ -85,6 +86,8 @@ void impl_plans(const ImplCall *, PlanList *);
 /* The one of least predicted time that computes the call as it stands; impl NULL: none does, the generic schedule
  * serves. */
 Plan impl_choose(const ImplCall *);
+/* The plan that was measured to be faster where this one would be taken; itself: none was. */
+Plan impl_tuned(const ImplCall *, const Plan *taken);
 /* "name{field=value, …}"; "generic" */
 const char *plan_text(Arena *, const Plan *);
 /* The same behind the name of what it is a plan of: "WORKLOAD PLAN", as files of plans and the graph have it. */

@@ -45,6 +45,9 @@ static inline const Expr *impl_axis(Module *m, const char *name, const Expr *ext
   return var_expr((*out)->var);
 }
 
+/* tuned.c: those of the list that config->tuned names for the call, with their measured seconds; how many. */
+int plan_tuned(const ImplCall *, const PlanList *, Plan **out);
+
 /* A plan's record and its table, from a list of fields as operators' attributes have them. */
 #define DECLARE_PLAN(Name, LIST) \
   typedef struct Name {          \

@@ -75,9 +75,14 @@ Plan impl_choose(const ImplCall *c)
   const char *given = given_plan(c);
   if (given) return plan_parse(c, given);
   impl_plans(c, &list);
+  Plan *measured;
+  int n = plan_tuned(c, &list, &measured);
+  for (int i = 0; i < n; i++)
+    if (!measured[i].alters && (!best.impl || measured[i].seconds < best.seconds)) best = measured[i];
+  if (best.impl) return best;
   for (int i = 0; i < list.v.n; i++)
     if (!list.v.v[i].alters && (!best.impl || list.v.v[i].seconds < best.seconds)) best = list.v.v[i];
-  return best;
+  return impl_tuned(c, &best);
 }
 
 int impl_options(const ImplCall *c, double price, Plan **out)
@@ -90,11 +95,15 @@ int impl_options(const ImplCall *c, double price, Plan **out)
     return 1;
   }
   impl_plans(c, &list);
+  int n = plan_tuned(c, &list, out);
   /* a weight that is not known yet is brought into its form in every run */
   const Type *weight = c->call->nargs > 1 ? c->call->arg[1]->type : NULL;
   double packed = 0;
   if (weight && weight->kind == TY_TENSOR && !alter_is_constant(c->m->ctx, c->call->arg[1]))
     packed = impl_relayout_seconds(c->target, type_known_elements(weight) * dtype_bytes(weight->dtype));
+  for (int i = 0; i < n; i++)
+    if ((*out)[i].alters) (*out)[i].seconds += packed;
+  if (n) return n;
   for (int i = 0; i < list.v.n; i++)
     if (list.v.v[i].alters) list.v.v[i].seconds += packed;
   Vec(Plan) best = {0};

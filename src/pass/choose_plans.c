@@ -300,9 +300,10 @@ void pass_choose_plans(PassContext *pc, Module *m, DevicePlan *devices, int n, c
   for (int i = 0; i < c.site.n; i++) {
     int best = 0;
     site_seconds(&c, &c.site.v[i], &best);
-    const Plan *p = &c.site.v[i].option[best];
-    if (p->alters)
-      plan_log(&(ImplCall){m, arena, pass_target_of(pc, devices, c.site.v[i].call), c.config, c.site.v[i].call}, p);
+    Plan *p = &c.site.v[i].option[best];
+    ImplCall call = {m, arena, pass_target_of(pc, devices, c.site.v[i].call), c.config, c.site.v[i].call};
+    if (p->alters) *p = impl_tuned(&call, p);
+    if (p->alters) plan_log(&call, p);
     map_put(arena, out, c.site.v[i].call, (void *)(uintptr_t)p);
   }
 }

@@ -24,6 +24,12 @@ static const ConfigKey keys[] = {
    NULL},
   {{PO_BOOL, "lathe.impl.no_winograd", "false", "convolutions by direct algorithms only"}, false, NULL},
   {{PO_STR, "lathe.plans", "", "plans given by hand: lines of a workload's name and its plan"}, false, NULL},
+  {{PO_STR, "lathe.tuned", "", "plans that were measured, as a database has them; what does not fit is passed over"},
+   false,
+   NULL},
+  {{PO_STR, "lathe.tuned.database", "", "a file that 'lathe tune' made: what it has for the model is used"},
+   false,
+   NULL},
   {{PO_BOOL, "lathe.plans.log", "false", "keep what was chosen from what, for 'lathe inspect --plans'"}, false, NULL},
   {{PO_STR, "lathe.fast_math", "none",
     "reduced precision: none, bf16 (products of bfloat16, sums in float32) or fp16 (float16 arithmetic)"},
@@ -147,6 +153,7 @@ void pass_config_set(PassContext *pc, const char *key, const char *value)
   if (k->idle)
     vec_push(pc->arena, &pc->notes, arena_printf(pc->arena, "config '%s' is accepted and changes nothing yet", key));
   if (!strcmp(key, "lathe.plans")) plan_check_lines(pc->ctx, pc->impl.plans = pass_config_str(pc, key));
+  if (!strcmp(key, "lathe.tuned")) pc->impl.tuned = pass_config_str(pc, key);
   if (!strcmp(key, "lathe.impl.no_winograd")) pc->impl.no_winograd = pass_config_int(pc, key);
 }
 

@@ -1,0 +1,183 @@
+/* api_tune.c: tuning, and databases of what it found. */
+#include "api/api.h"
+#include "tune/tune.h"
+
+static void close_db(void *db) { db_close(db); }
+
+/* Closed when the call ends. */
+static Db *arg_db(Call *c, int i, bool create)
+{
+  Db *db = db_open(c->ctx, api_arg_str(c, i), create);
+  defer(c->ctx, close_db, db);
+  return db;
+}
+
+/* ---- tuning ---------------------------------------------------------------------------------------- */
+
+/* A user's functions: progress is handed [stage, task, elapsed, left, before, after, rows], a row being [workload,
+ * what, calls, share, seconds, ratio, trials, failed, left, flops]. */
+typedef struct Listener {
+  Ctx *ctx;
+  int32_t (*progress)(void *user, const LatheValue *);
+  int32_t (*stop)(void *user);
+} Listener;
+
+static LatheValue str_value(const char *s) { return (LatheValue){.tag = LATHE_STR, .u.s = s, .n = (int64_t)strlen(s)}; }
+static LatheValue list_value(const LatheValue *v, int64_t n) { return (LatheValue){.tag = LATHE_LIST, .u.list = v, .n = n}; }
+
+static LatheValue row_value(Arena *a, const TuneRow *r)
+{
+  const LatheValue v[] = {str_value(r->task->workload), str_value(r->task->what), api_val_int(r->task->calls),
+                          api_val_float(r->share),      api_val_float(r->base),   api_val_float(r->ratio),
+                          api_val_int(r->trials),       api_val_int(r->failed),   api_val_int(r->left),
+                          api_val_float(r->task->flops)};
+  return list_value(arena_copy(a, v, sizeof v), sizeof v / sizeof *v);
+}
+
+static int tell(void *env, const TuneProgress *p)
+{
+  Listener *l = env;
+  if (!l->progress) return 0;
+  Arena *a = scratch(l->ctx);
+  LatheValue *rows = arena_array(a, LatheValue, p->n + 1);
+  for (int i = 0; i < p->n; i++) rows[i] = row_value(a, &p->row[i]);
+  const LatheValue v[] = {str_value(p->stage),      api_val_int(p->task),     api_val_float(p->elapsed),
+                          api_val_float(p->left),   api_val_float(p->before), api_val_float(p->after),
+                          list_value(rows, p->n)};
+  LatheValue all = list_value(v, sizeof v / sizeof *v);
+  return l->progress(NULL, &all);
+}
+
+static int ask_stop(void *env)
+{
+  Listener *l = env;
+  return l->stop ? l->stop(NULL) : 0;
+}
+
+static const Target *arg_target(Call *c, int i, const PassContext *pc)
+{
+  const Target *t = api_arg_ptr(c, i);
+  return t ? t : pc->target ? pc->target : target_host(c->ctx);
+}
+
+static void network(Call *c)
+{
+  PassContext *pc = (PassContext *)api_arg_ptr(c, 2);
+  Listener *l = arena_new_of(scratch(c->ctx), Listener);
+  *l = (Listener){c->ctx, (int32_t (*)(void *, const LatheValue *))(intptr_t)api_arg_int(c, 8),
+                  (int32_t (*)(void *))(intptr_t)api_arg_int(c, 9)};
+  TuneOptions o = {.seconds = api_arg_given(c, 4) ? api_arg_float(c, 4) : 0,
+                   .trials = api_arg_given(c, 5) ? api_arg_int(c, 5) : 0,
+                   .resume = api_arg_bool(c, 6),
+                   .measure = {.threads = api_arg_given(c, 7) ? api_arg_int32(c, 7, 1, 1024) : 0},
+                   .progress = tell,
+                   .stop = ask_stop,
+                   .env = l};
+  if (!(o.seconds > 0) && o.trials <= 0)
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "tuning wants a limit: seconds or trials, above zero");
+  const Target *target = arg_target(c, 1, pc);
+  if (!target->is_host || target_is_gpu(target))
+    raise(c->ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s' is not this machine's CPU: what is tuned has to run here",
+          target->text);
+  Db *db = arg_db(c, 3, true);
+  TuneSummary s = tune_network(c->ctx, (Module *)api_arg_ptr(c, 0), target, pc, db, &o);
+  LatheValue *v = api_val_list(c, 11, c->out);
+  const int64_t counts[] = {s.tasks, s.skipped, s.trials, s.failed, s.wins, s.kept};
+  for (int i = 0; i < 6; i++) v[i] = api_val_int(counts[i]);
+  v[6] = api_val_float(s.before);
+  v[7] = api_val_float(s.after);
+  v[8] = api_val_float(s.spread);
+  v[9] = api_val_bool(s.stopped);
+  v[10] = api_val_bool(s.judged);
+}
+
+static void tasks(Call *c)
+{
+  PassContext *pc = (PassContext *)api_arg_ptr(c, 2);
+  TuneTasks *t = tune_tasks(c->ctx, scratch(c->ctx), (Module *)api_arg_ptr(c, 0), arg_target(c, 1, pc), pc);
+  LatheValue *v = api_val_list(c, t->n, c->out);
+  for (int i = 0; i < t->n; i++) {
+    LatheValue *r = api_val_list(c, 7, &v[i]);
+    const TuneTask *k = t->task[i];
+    r[0] = api_val_str(c, k->workload);
+    r[1] = api_val_str(c, k->what);
+    r[2] = api_val_int(k->calls);
+    r[3] = api_val_float(k->flops);
+    r[4] = api_val_str(c, k->base);
+    LatheValue *plan = api_val_list(c, k->n, &r[5]);
+    for (int p = 0; p < k->n; p++) {
+      LatheValue *pair = api_val_list(c, 2, &plan[p]);
+      pair[0] = api_val_str(c, k->candidate[p].plan);
+      pair[1] = api_val_float(k->candidate[p].predicted);
+    }
+    r[6] = api_val_object(c, LATHE_MODULE, k->module, 0, k->module, NULL);
+  }
+}
+
+const char *api_tuned_plans(Ctx *ctx, Arena *arena, const char *path, Module *m, const Target *target, PassContext *pc)
+{
+  Scope scope = scope_begin(ctx);
+  Db *db = db_open(ctx, path, false);
+  defer(ctx, close_db, db);
+  const char *lines = db_verdict(db, arena, tune_model_name(scratch(ctx), m, pc), target->text);
+  if (!lines) lines = db_winners(db, arena, target->text);
+  scope_end(ctx, scope);
+  return lines;
+}
+
+static void tuned_plans(Call *c)
+{
+  PassContext *pc = (PassContext *)api_arg_ptr(c, 3);
+  *c->out = api_val_str(c, api_tuned_plans(c->ctx, scratch(c->ctx), api_arg_str(c, 0), (Module *)api_arg_ptr(c, 1),
+                                           arg_target(c, 2, pc), pc));
+}
+
+/* ---- databases -------------------------------------------------------------------------------------------- */
+
+static void list(Call *c) { *c->out = api_val_str(c, db_list(arg_db(c, 0, false), scratch(c->ctx), api_arg_bool(c, 1))); }
+static void show(Call *c)
+{
+  *c->out = api_val_str(c, db_show(arg_db(c, 0, false), scratch(c->ctx), api_arg_str(c, 1), api_arg_bool(c, 2)));
+}
+static void export(Call *c) { *c->out = api_val_str(c, db_export(arg_db(c, 0, false), scratch(c->ctx))); }
+
+static void val_count(Call *c, const DbCount *n)
+{
+  LatheValue *v = api_val_list(c, 4, c->out);
+  v[0] = api_val_int(n->taken);
+  v[1] = api_val_int(n->known);
+  v[2] = api_val_int(n->bad);
+  v[3] = api_val_str(c, n->first_bad);
+}
+
+static void import(Call *c)
+{
+  DbCount n = db_import(arg_db(c, 0, true), scratch(c->ctx), api_arg_str(c, 1));
+  val_count(c, &n);
+}
+static void merge(Call *c)
+{
+  DbCount n = db_merge(arg_db(c, 0, true), scratch(c->ctx), api_arg_str(c, 1));
+  val_count(c, &n);
+}
+static void prune(Call *c) { *c->out = api_val_int(db_prune(arg_db(c, 0, false))); }
+
+const ApiFunction api_tune_functions[] = {
+  {"tune_network",
+   "m: module, target: target?, p: passcontext, db: str, seconds: float?, trials: int?, resume: bool?, threads: int?, "
+   "progress: function?, stop: function? -> list[any]",
+   "tunes @main: tasks, skipped, trials, failed, wins, kept, seconds before and after, spread, stopped, judged",
+   network},
+  {"tune_tasks", "m: module, target: target?, p: passcontext -> list[any]",
+   "what there is to tune: workload, what, calls, flops, untuned plan, plans with predicted seconds, module", tasks},
+  {"tuned_plans", "db: str, m: module, target: target?, p: passcontext -> str",
+   "what a database has for the model, for the config lathe.tuned", tuned_plans},
+  {"db_list", "db: str, json: bool? -> str", "a line for each workload", list},
+  {"db_show", "db: str, workload: str, json: bool? -> str", "a line for each record of a workload", show},
+  {"db_export", "db: str -> str", "all entries as lines of JSON", export},
+  {"db_import", "db: str, lines: str -> list[any]", "entries that came in, were there, were none; what is wrong first",
+   import},
+  {"db_merge", "db: str, other: str -> list[any]", "the same with the entries of another database", merge},
+  {"db_prune", "db: str -> int", "drops what no compilation would use; how many", prune},
+  {0},
+};

@@ -1,0 +1,237 @@
+/* tune.h: finding faster ways to compute what is there already, by measuring.
+ *
+ *   network ─tasks→ workloads ─space→ candidates ─search→ batches ─measure→ records ─database→ the next compilation
+ *
+ * A workload is what one kernel computes, by the name that plan_workload gives it: it holds what of the target matters.
+ * A candidate is a way to compute it, as text: a plan (impl.h).  The untuned kernel is the base: each candidate is
+ * measured beside it, in a process of its own, in turns with it, and checked against what it gives.  What came out is a
+ * record, whatever it was: seconds of all repeats, a crash, a hang, wrong numbers.
+ *
+ * A record serves a compilation only if its candidate beat the base in the same run by more than the spread of both.
+ * At the end the network is measured whole, untuned and tuned in turns; what does not help there is dropped.  So a
+ * model that is compiled with a database is never slower than without one, as far as measuring can tell.
+ *
+ * Abbreviations: Db database. */
+#ifndef LATHE_TUNE_H
+#define LATHE_TUNE_H
+
+#include "driver/driver.h"
+
+/* ---- stats.c: what repeats say ----------------------------------------------------------------------------------- */
+
+typedef struct Repeats {
+  int n;
+  const double *seconds;
+} Repeats;
+double tune_median(Arena *, int n, const double *);
+double tune_quartile(Arena *, int n, const double *, double q); /* between neighbours where q falls between two */
+
+/* Two things measured in turns: how much of the base's time the other takes, pair by pair. */
+typedef struct Comparison {
+  double ratio;  /* median of the pairs' ratios; below 1: faster */
+  double spread; /* what ratio is uncertain by: half the distance of the quartiles */
+} Comparison;
+Comparison tune_compare(Arena *, const Repeats *base, const Repeats *other);
+/* Faster by more than the spread, and by more than a hundredth; its least time is less too. */
+bool tune_beats(Arena *, const Repeats *base, const Repeats *other);
+
+/* ---- database.c -------------------------------------------------------------------------------------------------- */
+
+/* SQLite in one file, with a write-ahead log: several processes may use it at once, and one that is killed loses what
+ * it was measuring and nothing else.  The library is found when the first database is opened.
+ * Functions raise ERR_IO with a sentence that names the file: one that is damaged, that another program wrote, that a
+ * newer Lathe wrote, that cannot be written, a disk that is full. */
+typedef struct Db Db;
+
+/* clang-format off */
+#define TUNE_STATES(X)                                                         \
+  X(TUNE_OK, "ok")                                                             \
+  X(TUNE_CRASH, "crash")   /* the process ended */                              \
+  X(TUNE_HANG, "hang")     /* it did not, in the time that it had */            \
+  X(TUNE_WRONG, "wrong")   /* its numbers are not those of the untuned kernel */ \
+  X(TUNE_ERROR, "error")   /* it could not be built */
+/* clang-format on */
+typedef enum {
+#define X(id, name) id,
+  TUNE_STATES(X)
+#undef X
+} TuneStatus;
+const char *tune_status_name(TuneStatus);
+
+/* Where an entry comes from; what is not set is filled in when it is put: now, this machine, this Lathe. */
+typedef struct DbOrigin {
+  const char *uid; /* no other entry has it */
+  const char *machine, *lathe;
+  int64_t made; /* seconds since 1970 */
+} DbOrigin;
+
+typedef struct TuneRecord {
+  const char *workload, *target;
+  const char *what;      /* the computation, for people */
+  const char *kind;      /* of candidates: "plan"; faces have others */
+  const char *candidate; /* as text */
+  TuneStatus status;
+  const char *note; /* why it is not ok; "" */
+  double predicted; /* seconds; 0: nothing is */
+  Repeats seconds;
+  const char *base; /* the untuned candidate … */
+  Repeats base_seconds;
+  Comparison against; /* … and how it compares: found out when it is put */
+  int threads;
+  DbOrigin origin;
+} TuneRecord;
+
+/* A network, measured whole. */
+typedef struct TuneVerdict {
+  const char *model; /* tune_model_name */
+  const char *target;
+  const char *plans; /* lines for the config lathe.tuned; "": nothing helps */
+  Repeats before, after;
+  int threads;
+  DbOrigin origin;
+} TuneVerdict;
+
+/* Makes the file unless create is false. */
+Db *db_open(Ctx *, const char *path, bool create);
+void db_close(Db *);
+bool db_put(Db *, const TuneRecord *); /* false: an entry of that uid is there */
+bool db_put_verdict(Db *, const TuneVerdict *);
+/* Calls fn for each record of a workload, oldest first; NULL: of all.  The record lives during the call. */
+void db_each(Db *, const char *workload, const char *target, void (*fn)(void *env, const TuneRecord *), void *env);
+/* The lines that the newest verdict on the model and target has; NULL: there is none. */
+const char *db_verdict(Db *, Arena *, const char *model, const char *target);
+/* "WORKLOAD PLAN => PLAN": records that beat their base, the best of each, for networks that were never measured. */
+const char *db_winners(Db *, Arena *, const char *target);
+
+/* The commands of `lathe db`.  Lines of JSON, one an entry; what is there already is not taken twice. */
+typedef struct DbCount {
+  int64_t taken, known, bad; /* lines that came in, were there before, were none */
+  const char *first_bad;     /* what is wrong with the first */
+} DbCount;
+const char *db_list(Db *, Arena *, bool json);                         /* a line for each workload */
+const char *db_show(Db *, Arena *, const char *workload, bool json);   /* its records; a part of the name will do */
+const char *db_export(Db *, Arena *);
+DbCount db_import(Db *, Arena *, const char *lines);
+DbCount db_merge(Db *, Arena *, const char *path);
+/* Drops what no compilation would use: all but the best of what beat the base, and the newest verdicts.  How many. */
+int64_t db_prune(Db *);
+
+/* ---- task.c: what there is to tune in a network -------------------------------------------------------------------- */
+
+typedef struct TuneCandidate {
+  const char *plan;
+  double predicted;
+} TuneCandidate;
+
+typedef struct TuneTask {
+  const char *workload;
+  const char *what;  /* "nn.conv2d (1, 32, 28, 28) (48, 32, 3, 3)" */
+  const char *base;  /* the plan that it has untuned */
+  int n;             /* plans to choose from … */
+  TuneCandidate *candidate; /* … by predicted time */
+  double flops;
+  int calls;      /* kernels of the network that compute it */
+  Module *module; /* the call with what is fused to it, alone, as @main */
+} TuneTask;
+typedef struct TuneTasks {
+  Module *model;
+  const Target *target;
+  PassContext *passes;
+  Compiled *untuned;
+  int n;
+  TuneTask **task;
+  int skipped; /* workloads that have a choice and cannot be measured alone */
+} TuneTasks;
+/* Compiles the network untuned and takes it apart.  Lives in the arena; modules go with the caller's scope. */
+TuneTasks *tune_tasks(Ctx *, Arena *, Module *, const Target *, PassContext *);
+/* A name for the model as it is compiled: the same graph, weights and settings have the same. */
+const char *tune_model_name(Arena *, Module *, PassContext *);
+
+/* ---- measure.c: in child processes --------------------------------------------------------------------------------- */
+
+typedef struct MeasureOptions {
+  int threads;        /* that kernels use; 0: one for each of the target's cores */
+  double seconds;     /* to spend on the repeats of one candidate; 0: a third of one */
+  double build_limit; /* seconds until it hangs; 0: 60 */
+  double run_limit;   /* the same, once it is built; 0: 10 */
+  int rounds;         /* at most; 0: 40 */
+  int (*stop)(void *env); /* NULL, or asked ten times a second: non-zero ends the measuring */
+  void *stop_env;
+  /* For tests: called in the child before candidate i runs first. */
+  void (*before)(void *env, int i);
+  void *env;
+} MeasureOptions;
+
+typedef struct MeasureResult {
+  TuneStatus status;
+  const char *note;
+  Repeats seconds, base;
+} MeasureResult;
+
+/* One module, built several times: the base with its lines for the config lathe.tuned (NULL: untuned), then n others
+ * with theirs.  What counts is the time of the kernels that compute the workload; NULL: of the whole run. */
+typedef struct MeasureSpec {
+  Module *m;
+  const Target *target;
+  PassContext *passes;
+  const char *workload;
+  const char *base;
+  int n;
+  const char *const *lines;
+} MeasureSpec;
+/* told is called as results come in, in order; non-zero from it ends the measuring. */
+void tune_measure(Ctx *, Arena *, const MeasureSpec *, const MeasureOptions *,
+                  int (*told)(void *env, int i, const MeasureResult *), void *env);
+/* Several builds of one model, run in turns in a child process: the least seconds of each node of each, and, behind the
+ * last node, of the whole run.  Raises where the first cannot be run. */
+typedef struct TuneProfile {
+  Compiled *compiled;
+  int n;
+  double *seconds;
+} TuneProfile;
+void tune_profile(Ctx *, Arena *, int n, TuneProfile *, int threads);
+
+/* ---- model.c: which candidate next ------------------------------------------------------------------------------------ */
+
+/* Learns from records of one workload what the predicted seconds leave out: a ridge regression over the plan's fields.
+ * seconds: measured, 0: not yet.  Gives for each candidate what it now thinks. */
+void tune_learn(int n, const TuneCandidate *, const double *seconds, double *out);
+
+/* ---- search.c: the whole of it ------------------------------------------------------------------------------------------ */
+
+typedef struct TuneRow {
+  const TuneTask *task;
+  double share; /* of the untuned network's time */
+  double base;  /* seconds of a call there */
+  double ratio; /* of that the best needs; 1: none is better */
+  int trials, failed, left;
+} TuneRow;
+typedef struct TuneProgress {
+  const char *stage; /* "profile", "measure", "network", "done" */
+  int n;
+  const TuneRow *row;
+  int task;             /* the one at work; -1: none */
+  double elapsed, left; /* seconds; left < 0: nobody has said */
+  double before, after; /* seconds of the network; 0: not measured yet */
+} TuneProgress;
+
+typedef struct TuneOptions {
+  double seconds; /* 0: no limit */
+  int64_t trials; /* 0: no limit */
+  bool resume;    /* what the database has of these workloads is not measured again */
+  MeasureOptions measure;
+  /* NULL, or told after each step; non-zero ends the search: what was measured by then is kept, without a verdict. */
+  int (*progress)(void *env, const TuneProgress *);
+  int (*stop)(void *env); /* NULL, or asked ten times a second: non-zero ends it too */
+  void *env;
+} TuneOptions;
+
+typedef struct TuneSummary {
+  int tasks, skipped, trials, failed;
+  int wins, kept; /* workloads that gained alone; that are kept in the network */
+  double before, after, spread; /* seconds of the network; of their ratio */
+  bool stopped, judged;
+} TuneSummary;
+TuneSummary tune_network(Ctx *, Module *, const Target *, PassContext *, Db *, const TuneOptions *);
+
+#endif
