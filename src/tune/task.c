@@ -111,6 +111,22 @@ static TuneTask *task_of(Extract *x, const Node *body, const Node **call)
   return NULL;
 }
 
+/* Where the choice saw a constant weight, a plan that leaves the call as it is stands under the name that the call has
+ * when it is lowered, its weight a parameter: it is a candidate there. */
+static void keep_altering(Arena *arena, TuneTask *t, const Node *call)
+{
+  bool constant = false;
+  for (int i = 0; i < call->nargs; i++) constant |= call->arg[i]->kind == N_CONST;
+  int n = 0;
+  for (int i = 0; i < t->n; i++) {
+    const char *plan = t->candidate[i].plan;
+    const char *name = arena_strndup(arena, plan, strcspn(plan, "{"));
+    const Impl *impl = impl_find(name, call->u.call.op->name);
+    if (!constant || (impl && impl->alter)) t->candidate[n++] = t->candidate[i];
+  }
+  t->n = n;
+}
+
 /* An application of a primitive function: constants go with it, the rest are the task's inputs. */
 static void extract(Extract *x, const Node *apply)
 {
@@ -128,7 +144,8 @@ static void extract(Extract *x, const Node *apply)
   const Node *body = graph_substitute(x->m, fn_body(f), &known);
   const Node *call;
   TuneTask *t = task_of(x, body, &call);
-  if (!t) t = task_of(x, fn_body(f), &call);
+  if (t) keep_altering(x->arena, t, call);
+  else t = task_of(x, fn_body(f), &call);
   if (!t) return;
   t->what = call_text(x->arena, call);
   t->flops = impl_flops(call);
