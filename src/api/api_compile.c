@@ -442,7 +442,7 @@ static void take_tuned(Call *c, PassContext *pc, Module *m, const Target *target
   *t = (Tuned){pc, pc->impl.tuned};
   defer(c->ctx, end_tuned, t);
   if (!target) target = pc->target ? pc->target : target_host(c->ctx);
-  pc->impl.tuned = api_tuned_plans(c->ctx, scratch(c->ctx), path, m, target, pc);
+  pc->impl.tuned = api_tuned_plans(c->ctx, pc->arena, path, m, target, pc);
 }
 
 static void compile(Call *c)

@@ -12,6 +12,16 @@ static Db *arg_db(Call *c, int i, bool create)
   return db;
 }
 
+static void drop_arena(void *a) { arena_free(a); }
+
+/* For what a call gives back; the functions of tune.h keep their own things in scratch(). */
+static Arena *own_arena(Ctx *ctx)
+{
+  Arena *a = arena_new(ctx);
+  defer(ctx, drop_arena, a);
+  return a;
+}
+
 /* ---- tuning ---------------------------------------------------------------------------------------- */
 
 /* A user's functions: progress is handed [stage, task, elapsed, left, before, after, rows], a row being [workload,
@@ -94,7 +104,7 @@ static void network(Call *c)
 static void tasks(Call *c)
 {
   PassContext *pc = (PassContext *)api_arg_ptr(c, 2);
-  TuneTasks *t = tune_tasks(c->ctx, scratch(c->ctx), (Module *)api_arg_ptr(c, 0), arg_target(c, 1, pc), pc);
+  TuneTasks *t = tune_tasks(c->ctx, own_arena(c->ctx), (Module *)api_arg_ptr(c, 0), arg_target(c, 1, pc), pc);
   LatheValue *v = api_val_list(c, t->n, c->out);
   for (int i = 0; i < t->n; i++) {
     LatheValue *r = api_val_list(c, 7, &v[i]);
@@ -128,18 +138,18 @@ const char *api_tuned_plans(Ctx *ctx, Arena *arena, const char *path, Module *m,
 static void tuned_plans(Call *c)
 {
   PassContext *pc = (PassContext *)api_arg_ptr(c, 3);
-  *c->out = api_val_str(c, api_tuned_plans(c->ctx, scratch(c->ctx), api_arg_str(c, 0), (Module *)api_arg_ptr(c, 1),
+  *c->out = api_val_str(c, api_tuned_plans(c->ctx, own_arena(c->ctx), api_arg_str(c, 0), (Module *)api_arg_ptr(c, 1),
                                            arg_target(c, 2, pc), pc));
 }
 
 /* ---- databases -------------------------------------------------------------------------------------------- */
 
-static void list(Call *c) { *c->out = api_val_str(c, db_list(arg_db(c, 0, false), scratch(c->ctx), api_arg_bool(c, 1))); }
+static void list(Call *c) { *c->out = api_val_str(c, db_list(arg_db(c, 0, false), own_arena(c->ctx), api_arg_bool(c, 1))); }
 static void show(Call *c)
 {
-  *c->out = api_val_str(c, db_show(arg_db(c, 0, false), scratch(c->ctx), api_arg_str(c, 1), api_arg_bool(c, 2)));
+  *c->out = api_val_str(c, db_show(arg_db(c, 0, false), own_arena(c->ctx), api_arg_str(c, 1), api_arg_bool(c, 2)));
 }
-static void export(Call *c) { *c->out = api_val_str(c, db_export(arg_db(c, 0, false), scratch(c->ctx))); }
+static void export(Call *c) { *c->out = api_val_str(c, db_export(arg_db(c, 0, false), own_arena(c->ctx))); }
 
 static void val_count(Call *c, const DbCount *n)
 {
@@ -152,12 +162,12 @@ static void val_count(Call *c, const DbCount *n)
 
 static void import(Call *c)
 {
-  DbCount n = db_import(arg_db(c, 0, true), scratch(c->ctx), api_arg_str(c, 1));
+  DbCount n = db_import(arg_db(c, 0, true), own_arena(c->ctx), api_arg_str(c, 1));
   val_count(c, &n);
 }
 static void merge(Call *c)
 {
-  DbCount n = db_merge(arg_db(c, 0, true), scratch(c->ctx), api_arg_str(c, 1));
+  DbCount n = db_merge(arg_db(c, 0, true), own_arena(c->ctx), api_arg_str(c, 1));
   val_count(c, &n);
 }
 static void prune(Call *c) { *c->out = api_val_int(db_prune(arg_db(c, 0, false))); }

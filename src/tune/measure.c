@@ -99,7 +99,9 @@ static void set_inputs(Ctx *ctx, const LatheRtModel *model, LatheRtExecutor *ex)
     bool open = port[i].kind != LATHE_RT_PORT_TENSOR || port[i].ndim < 0;
     for (int d = 0; d < port[i].ndim; d++) open |= port[i].shape[d] < 0;
     if (open || dtype_eq(dtype_of(port[i].dtype), DT_NONE))
-      raise(ctx, ERR_UNSUPPORTED, NOWHERE, "input '%s' is %s: tuning wants tensors of numbers whose sizes are known",
+      raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+            "input '%s' is %s: tuning wants tensors of numbers whose sizes are known; say them where the model is "
+            "imported (--shape)",
             port[i].name, port[i].type);
     LatheRtTensor *t;
     check(ctx, lathe_rt_tensor_new((LatheRtDevice){LATHE_RT_CPU, 0}, port[i].dtype, port[i].ndim, port[i].shape, &t, &err),
@@ -120,12 +122,17 @@ static void start_runner(Runner *r, int threads)
   if (r->workload || r->node) lathe_rt_executor_watch(r->ex, watch, r);
 }
 
-static void build_runner(Runner *r, const MeasureSpec *s, const char *lines, int threads)
+static void build_runner(Runner *r, const MeasureSpec *s, Compiled *built, const char *lines, int threads)
 {
+  r->workload = s->workload;
+  if (built) {
+    r->compiled = compiled_retain(built);
+    start_runner(r, threads);
+    return;
+  }
   s->passes->impl.tuned = lines;
   s->passes->impl.log = NULL;
   r->compiled = driver_compile(r->ctx, s->m, &(CompileOptions){.target = s->target, .passes = s->passes});
-  r->workload = s->workload;
   if (s->workload && lines) { /* is it what was asked for? */
     bool found = false;
     for (int i = 0; i < 64 && !found; i++) {
@@ -273,7 +280,7 @@ static void build_base(Ctx *ctx, void *arg)
 {
   Child *c = arg;
   (void)ctx;
-  build_runner(&c->base, c->spec, c->spec->base, c->threads);
+  build_runner(&c->base, c->spec, c->spec->base_built, c->spec->base, c->threads);
   run_once(&c->base);
 }
 
@@ -281,7 +288,8 @@ static void build_now(Ctx *ctx, void *arg)
 {
   Child *c = arg;
   (void)ctx;
-  build_runner(&c->now, c->spec, c->spec->lines[c->at], c->threads);
+  const MeasureSpec *s = c->spec;
+  build_runner(&c->now, s, s->built ? s->built[c->at] : NULL, s->lines ? s->lines[c->at] : NULL, c->threads);
 }
 
 static void run_now(Ctx *ctx, void *arg)
@@ -314,11 +322,13 @@ static void tell_error(Child *c)
   scope_end(c->ctx, scope);
 }
 
-/* Its own group, so that what it starts ends with it; it ends with us.  As many CPUs as threads, and no more memory than
- * the machine has. */
+/* Its own group, so that what it starts ends with it; it ends with us, and a fault ends it whatever handlers we have.
+ * As many CPUs as threads, and no more memory than the machine has. */
 static void settle(int threads)
 {
+  static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGALRM};
   cpu_set_t all, some;
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) signal(faults[i], SIG_DFL);
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   signal(SIGINT, SIG_IGN);
@@ -336,6 +346,7 @@ static void settle(int threads)
   double bytes = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
   struct rlimit limit = {(rlim_t)bytes, (rlim_t)bytes};
   setrlimit(RLIMIT_DATA, &limit);
+  setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
   int quiet = open("/dev/null", O_WRONLY);
   if (quiet >= 0) {
     dup2(quiet, 1);
@@ -572,10 +583,11 @@ static void profile_body(Ctx *ctx, void *arg)
 }
 
 /* All that comes through the pipe, at most `size` bytes. */
-static size_t read_all(int fd, char *into, size_t size)
+static size_t read_all(Ctx *ctx, int fd, char *into, size_t size)
 {
   size_t have = 0;
   while (have < size) {
+    ctx_poll(ctx);
     ssize_t k = read(fd, into + have, size - have);
     if (k == 0 || (k < 0 && errno != EINTR)) break;
     if (k > 0) have += (size_t)k;
@@ -609,10 +621,11 @@ void tune_profile(Ctx *ctx, Arena *arena, int n, TuneProfile *profile, int threa
     _exit(0);
   }
   close(ends[1]);
-  Parent child = {.pid = pid, .fd = ends[0]};
+  Parent *child = arena_new_of(scratch(ctx), Parent);
+  *child = (Parent){.pid = pid, .fd = ends[0]};
+  defer(ctx, end_child, child);
   char *into = arena_alloc(scratch(ctx), bytes + 512);
-  size_t have = pid > 0 ? read_all(ends[0], into, bytes + 511) : 0;
-  end_child(&child);
+  size_t have = pid > 0 ? read_all(ctx, ends[0], into, bytes + 511) : 0;
   if (have != bytes)
     raise(ctx, ERR_UNSUPPORTED, NOWHERE, "the model cannot be run: %s", have > 7 ? into + 7 : "its process ended");
   memcpy(all, into, bytes);

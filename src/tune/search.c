@@ -403,11 +403,11 @@ static Compiled *compile_with(Search *s, const char *lines)
 static int count_changed(Search *s, Compiled *c)
 {
   int n = 0;
+  LatheRtModelInfo info = {LATHE_RT_INIT(info)};
+  lathe_rt_model_info(compiled_model(c), &info);
   for (int i = 0; i < s->tasks->n; i++) {
     const TuneTask *t = s->tasks->task[i];
     const char *base = arena_printf(scratch(s->ctx), "%s %s", t->workload, t->base);
-    LatheRtModelInfo info = {LATHE_RT_INIT(info)};
-    lathe_rt_model_info(compiled_model(c), &info);
     bool changed = false;
     for (int k = 0; k < info.num_nodes; k++) {
       const char *plan = compiled_node_plan(c, k);
@@ -420,11 +420,11 @@ static int count_changed(Search *s, Compiled *c)
 }
 
 /* Those whose kernels are not faster in the network than untuned ones are left out. */
-static const char *drop_useless(Search *s, const char *lines)
+static const char *drop_useless(Search *s, const char *lines, Compiled **built)
 {
   static const double HELPS = 0.99;
   bool *out = arena_array(s->arena, bool, s->tasks->n + 1);
-  TuneProfile p[2] = {{.compiled = s->tasks->untuned}, {.compiled = compile_with(s, lines)}};
+  TuneProfile p[2] = {{.compiled = s->tasks->untuned}, {.compiled = *built = compile_with(s, lines)}};
   tune_profile(s->ctx, s->arena, 2, p, s->measure.threads);
   for (int i = 0; i < s->tasks->n; i++) {
     int calls[2];
@@ -432,7 +432,9 @@ static const char *drop_useless(Search *s, const char *lines)
     double after = seconds_of(&p[1], s->tasks->task[i]->workload, &calls[1]);
     out[i] = after > HELPS * before;
   }
-  return lines_alike(s, out);
+  const char *left = lines_alike(s, out);
+  if (strcmp(left, lines)) *built = NULL;
+  return left;
 }
 
 /* ---- the verdict ---------------------------------------------------------------------------------------------- */
@@ -443,6 +445,7 @@ typedef struct Whole {
   Search *s;
   int n;
   const char *lines[WAYS];
+  Compiled *built[WAYS];
   int changed[WAYS];
   MeasureResult result[WAYS];
   bool wins[WAYS]; /* in every child so far */
@@ -455,10 +458,13 @@ static int told_whole(void *env, int i, const MeasureResult *r)
   return w->s->stopped;
 }
 
-static void add_way(Whole *w, const char *lines)
+/* built: NULL, or the network with these lines. */
+static void add_way(Whole *w, const char *lines, Compiled *built)
 {
-  int changed = *lines ? count_changed(w->s, compile_with(w->s, lines)) : 0;
+  if (*lines && !built) built = compile_with(w->s, lines);
+  int changed = *lines ? count_changed(w->s, built) : 0;
   if (!changed) return;
+  w->built[w->n] = built;
   w->changed[w->n] = changed;
   w->wins[w->n] = true;
   w->lines[w->n++] = lines;
@@ -466,10 +472,10 @@ static void add_way(Whole *w, const char *lines)
 
 static void measure_whole(Whole *w)
 {
-  static const double LONG = 3;
+  static const double LONG = 2;
   Search *s = w->s;
   MeasureSpec spec = {
-    .m = s->tasks->model, .target = s->tasks->target, .passes = s->tasks->passes, .n = w->n, .lines = w->lines};
+    .target = s->tasks->target, .passes = s->tasks->passes, .n = w->n, .base_built = s->tasks->untuned, .built = w->built};
   MeasureOptions o = s->measure;
   o.seconds = LONG;
   o.build_limit = 600;
@@ -490,10 +496,12 @@ static void measure_whole(Whole *w)
 static bool judge(Search *s, TuneSummary *out)
 {
   bool *none = arena_array(s->arena, bool, s->tasks->n + 1);
-  Whole w = {.s = s, .n = 1, .lines = {""}};
+  Whole w = {.s = s, .n = 1, .lines = {""}, .built = {s->tasks->untuned}};
   const char *alike = lines_alike(s, none);
-  if (*alike) add_way(&w, drop_useless(s, alike));
-  add_way(&w, lines_free(s));
+  Compiled *built = NULL;
+  if (*alike) alike = drop_useless(s, alike, &built);
+  add_way(&w, alike, built);
+  add_way(&w, lines_free(s), NULL);
   for (int times = 0; times < 2 && w.n > 1 && !s->stopped; times++) measure_whole(&w);
   if (s->stopped) return false;
   int best = -1;
@@ -526,6 +534,18 @@ static bool judge(Search *s, TuneSummary *out)
 
 /* ---- all of it -------------------------------------------------------------------------------------------------------------------- */
 
+static void check_inputs(Ctx *ctx, Module *m)
+{
+  const Node *f = graph_infer(m, graph_main(m));
+  for (int i = 0; i < fn_nparams(f); i++) {
+    const Type *t = f->arg[i]->type;
+    if (t && t->kind == TY_TENSOR && type_is_static(t)) continue;
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+          "input '%s' is %s: tuning wants tensors whose sizes are known; say them where the model is imported (--shape)",
+          f->arg[i]->name, t ? type_text(scratch(ctx), t) : "of no known type");
+  }
+}
+
 TuneSummary tune_network(Ctx *ctx, Module *m, const Target *target, PassContext *pc, Db *db, const TuneOptions *o)
 {
   static const double MOST_RESERVED = 0.35;
@@ -538,12 +558,13 @@ TuneSummary tune_network(Ctx *ctx, Module *m, const Target *target, PassContext 
   if (s->measure.threads <= 0) s->measure.threads = target->num_cores;
   s->measure.stop = asked_to_stop;
   s->measure.stop_env = s;
+  check_inputs(ctx, m);
   s->tasks = tune_tasks(ctx, arena, m, target, pc);
   double building = elapsed(s);
   s->known = arena_array(arena, Known, s->tasks->n + 1);
   for (int i = 0; i < s->tasks->n; i++) begin_task(s, i);
   profile(s);
-  s->reserve = 3 * building + 60 * s->before + 8;
+  s->reserve = 2 * building + 100 * s->before + 12;
   if (s->reserve > MOST_RESERVED * o->seconds) s->reserve = MOST_RESERVED * o->seconds;
   report(s, "profile", -1);
   search(s);

@@ -111,18 +111,20 @@ static TuneTask *task_of(Extract *x, const Node *body, const Node **call)
   return NULL;
 }
 
-/* Where the choice saw a constant weight, a plan that leaves the call as it is stands under the name that the call has
- * when it is lowered, its weight a parameter: it is a candidate there. */
-static void keep_altering(Arena *arena, TuneTask *t, const Node *call)
+static const Impl *impl_of(Arena *arena, const char *plan, const Node *call)
 {
-  bool constant = false;
-  for (int i = 0; i < call->nargs; i++) constant |= call->arg[i]->kind == N_CONST;
+  return impl_find(arena_strndup(arena, plan, strcspn(plan, "{")), call->u.call.op->name);
+}
+
+/* A call with a constant weight has two names: that under which its layout is chosen, and that which it has when it is
+ * lowered, its weight a parameter.  Plans that alter it are candidates under the first, the others under the second. */
+static void keep_possible(Arena *arena, TuneTask *t, const Node *call, bool altered)
+{
+  const Impl *base = impl_of(arena, t->base, call);
   int n = 0;
   for (int i = 0; i < t->n; i++) {
-    const char *plan = t->candidate[i].plan;
-    const char *name = arena_strndup(arena, plan, strcspn(plan, "{"));
-    const Impl *impl = impl_find(name, call->u.call.op->name);
-    if (!constant || (impl && impl->alter)) t->candidate[n++] = t->candidate[i];
+    const Impl *impl = impl_of(arena, t->candidate[i].plan, call);
+    if (impl == base || (impl && (impl->alter != NULL) == altered)) t->candidate[n++] = t->candidate[i];
   }
   t->n = n;
 }
@@ -144,9 +146,10 @@ static void extract(Extract *x, const Node *apply)
   const Node *body = graph_substitute(x->m, fn_body(f), &known);
   const Node *call;
   TuneTask *t = task_of(x, body, &call);
-  if (t) keep_altering(x->arena, t, call);
-  else t = task_of(x, fn_body(f), &call);
+  bool altered = t != NULL && fn_nparams(f) > param.n;
+  if (!t) t = task_of(x, fn_body(f), &call);
   if (!t) return;
+  if (fn_nparams(f) > param.n) keep_possible(x->arena, t, call, altered);
   t->what = call_text(x->arena, call);
   t->flops = impl_flops(call);
   t->module = module_new(x->ctx);
@@ -227,8 +230,8 @@ TuneTasks *tune_tasks(Ctx *ctx, Arena *arena, Module *m, const Target *target, P
   Vec(TuneTask *) v = {0};
   for (int i = 0; i < tasks.n; i++) {
     TuneTask *t = tasks.val[i];
-    if (t->base && t->module) vec_push(arena, &v, t);
-    else if (t->base) all->skipped++;
+    if (t->base && t->module && t->n > 1) vec_push(arena, &v, t);
+    else if (t->base && !t->module) all->skipped++;
   }
   all->n = v.n;
   all->task = v.v;

@@ -11,6 +11,8 @@
  * At the end the network is measured whole, untuned and tuned in turns; what does not help there is dropped.  So a
  * model that is compiled with a database is never slower than without one, as far as measuring can tell.
  *
+ * What functions give lives in the arena that they are handed, which is never scratch(): they keep their own there.
+ *
  * Abbreviations: Db database. */
 #ifndef LATHE_TUNE_H
 #define LATHE_TUNE_H
@@ -178,6 +180,8 @@ typedef struct MeasureSpec {
   const char *base;
   int n;
   const char *const *lines;
+  Compiled *base_built; /* NULL, or all of them built already: this one … */
+  Compiled **built;     /* … and n others */
 } MeasureSpec;
 /* told is called as results come in, in order; non-zero from it ends the measuring. */
 void tune_measure(Ctx *, Arena *, const MeasureSpec *, const MeasureOptions *,

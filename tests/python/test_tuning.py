@@ -1,0 +1,306 @@
+"""lathe tune and lathe db as a user has them: records that survive whatever ends the tuner, models that compute the same
+with a database as without, and a sentence for each thing that is wrong."""
+import json
+import os
+import pathlib
+import random
+import re
+import resource
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+import lathe
+from lathe import relay
+from lathe.contrib import graph_executor
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = pathlib.Path(os.environ.get("LATHE_LIBRARY_PATH", ROOT / "build")).resolve() / "lathe"
+
+NET = """def @main(%x: Tensor[(1, 16, 14, 14), float32]) {
+  %0 = nn.conv2d(%x, ones(shape=[32, 16, 3, 3], dtype="float32"), padding=[1, 1]);
+  %1 = nn.relu(%0);
+  nn.conv2d(%1, ones(shape=[8, 32, 1, 1], dtype="float32"))
+}
+"""
+
+
+@pytest.fixture
+def net(tmp_path):
+    path = tmp_path / "net.relay"
+    path.write_text(NET)
+    return path
+
+
+def lathe_run(*args, ok=True, **kwargs):
+    done = subprocess.run([PROGRAM, *map(str, args)], text=True, capture_output=True, **kwargs)
+    if ok:
+        assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def records(db):
+    """The lines of an export."""
+    return [json.loads(line) for line in lathe_run("db", "export", db).stdout.splitlines() if line]
+
+
+def tune(net, db, *more, **kwargs):
+    return lathe_run("tune", net, "--db", db, "--threads", 1, *more, **kwargs)
+
+
+def winner_line(net):
+    """A workload of the network, the plan that it has and another that lies alike."""
+    target = ["--target", lathe_run_target()]
+    said = lathe_run("inspect", net, *target, "--alternatives", "nn.conv2d").stdout.splitlines()
+    workload, taken, others = "", "", []
+    for line in said:
+        if line.startswith("nn."):
+            if taken and others:
+                break
+            workload, taken, others = line.split()[0], "", []
+        elif line[:2] == "* ":
+            taken = line.split(" ", 2)[2]
+        elif line[:2] == "  ":
+            others.append(line.strip().split(" ", 1)[1])
+
+    def layout(plan):
+        return re.findall(r"(?:data|out)_block=(\d+)", plan), plan.split("{")[0]
+
+    return workload, taken, next(p for p in others if layout(p) == layout(taken))
+
+
+def lathe_run_target():
+    return "llvm -mcpu=native -num-cores=1"
+
+
+# ---- tuning ------------------------------------------------------------------------------------------------
+
+
+def test_tune_and_compile(net, tmp_path):
+    db, out = tmp_path / "t.db", tmp_path / "net.so"
+    said = tune(net, db, "--trials", 4).stdout
+    assert "the network: " in said.splitlines()[-1]
+    found = records(db)
+    measured = [r for r in found if r["entry"] == "record"]
+    assert len(measured) >= 4
+    assert len([r for r in found if r["entry"] == "network"]) == 1
+    for r in measured:
+        assert r["kind"] == "plan" and r["threads"] == 1 and r["machine"] and r["lathe_version"]
+        if r["status"] == "ok":
+            assert len(r["seconds"]) == len(r["base_seconds"]) >= 3
+            assert all(0 < s < 1 for s in r["seconds"])
+    assert len(lathe_run("db", "list", db).stdout.splitlines()) == len({r["workload"] for r in measured})
+    lathe_run("compile", net, "-o", out, "--tuned", db, "--target", lathe_run_target())
+    assert out.exists()
+
+
+def test_resume_measures_nothing_twice(net, tmp_path):
+    db = tmp_path / "t.db"
+    tune(net, db, "--trials", 3)
+    before = [(r["workload"], r["candidate"]) for r in records(db) if r["entry"] == "record"]
+    tune(net, db, "--trials", 3, "--resume")
+    after = [(r["workload"], r["candidate"]) for r in records(db) if r["entry"] == "record"]
+    new = after[len(before) :]
+    again = [pair for pair in new if pair in before]
+    assert len(new) >= 3
+    assert len(again) <= 4  # only what wins is measured once more: at most twice for each workload
+
+
+def test_json_lines(net, tmp_path):
+    said = tune(net, tmp_path / "t.db", "--trials", 2, "--json").stdout.splitlines()
+    steps = [json.loads(line) for line in said]
+    assert steps[0]["stage"] == "profile" and steps[-1]["stage"] == "summary"
+    assert steps[-1]["trials"] >= 2 and steps[-1]["after"] <= steps[-1]["before"]
+    assert any(s["stage"] == "measure" and s["workload"].startswith("nn.conv2d-") for s in steps)
+
+
+def test_limits(net, tmp_path):
+    start = time.time()
+    tune(net, tmp_path / "t.db", "--time", "3s")
+    assert time.time() - start < 60
+    for bad in ("soon", "-3s", "5x", "0"):
+        done = tune(net, tmp_path / "t.db", "--time", bad, ok=False)
+        assert done.returncode == 2 and "--time is a number with s, m or h" in done.stderr
+
+
+def test_what_cannot_be_tuned(tmp_path):
+    path = tmp_path / "open.relay"
+    path.write_text("def @main(%x: Tensor[(n, 16, 14, 14), float32]) { nn.relu(%x) }")
+    done = tune(path, tmp_path / "t.db", "--trials", 1, ok=False)
+    assert done.returncode == 1 and "sizes are known" in done.stderr and "--shape" in done.stderr
+    path.write_text(NET)
+    done = lathe_run("tune", path, "--db", tmp_path / "t.db", "--trials", 1, "--target",
+                     "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell" if os.uname().machine != "x86_64" else
+                     "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1", ok=False)
+    assert done.returncode == 1 and "is not this machine's CPU" in done.stderr
+
+
+# ---- what a database changes -----------------------------------------------------------------------------------
+
+
+def entry(what, **fields):
+    base = {"lathe": 1, "entry": what, "target": lathe_run_target(), "threads": 1, "machine": "m", "lathe_version": "0",
+            "made": 1700000000}
+    return json.dumps({**base, **fields})
+
+
+def record_line(workload, base, candidate, seconds, base_seconds, uid="1"):
+    return entry("record", uid=uid, workload=workload, kind="plan", candidate=candidate, status="ok", note="",
+                 predicted=0, seconds=seconds, base=base, base_seconds=base_seconds)
+
+
+def plan_in(net, tmp_path, db, workload):
+    out = tmp_path / "p.so"
+    lathe_run("compile", net, "-o", out, "--weights", "ready", "--tuned", db, "--target", lathe_run_target())
+    lines = [x for x in lathe_run("inspect", out, "--plans").stdout.splitlines() if x.startswith(workload)]
+    return lines[0].split(" ", 1)[1].split("  #")[0]
+
+
+def import_lines(tmp_path, *lines):
+    db, file = tmp_path / "made.db", tmp_path / "lines.jsonl"
+    db.unlink(missing_ok=True)
+    file.write_text("\n".join(lines) + "\n")
+    lathe_run("db", "import", db, file)
+    return db
+
+
+def test_a_record_serves_only_if_it_won(net, tmp_path):
+    workload, taken, better = winner_line(net)
+    slow, quick, near = [10e-6] * 5, [8e-6] * 5, [9.95e-6] * 5
+    wild = [4e-6, 15e-6, 5e-6, 16e-6, 9e-6]
+    won = import_lines(tmp_path, record_line(workload, taken, better, quick, slow))
+    assert plan_in(net, tmp_path, won, workload) == better
+    for seconds in (slow, near, wild):  # as fast, by less than a hundredth, by less than the spread
+        lost = import_lines(tmp_path, record_line(workload, taken, better, seconds, slow))
+        assert plan_in(net, tmp_path, lost, workload) == taken
+    # measured again, the newer measurement counts
+    both = import_lines(tmp_path, record_line(workload, taken, better, quick, slow, "1"),
+                        record_line(workload, taken, better, slow, slow, "2"))
+    assert plan_in(net, tmp_path, both, workload) == taken
+    # a plan that this Lathe does not know is passed over, and so is another base
+    for base, plan in ((taken, better.replace("{", "x{")), (taken, better.replace("=", "=9")), ("other{}", better)):
+        db = import_lines(tmp_path, record_line(workload, base, plan, quick, slow))
+        assert plan_in(net, tmp_path, db, workload) == taken
+
+
+def test_python_builds_with_the_database(net, tmp_path):
+    workload, taken, better = winner_line(net)
+    db = import_lines(tmp_path, record_line(workload, taken, better, [8e-6] * 5, [10e-6] * 5))
+    mod = lathe.parser.parse(NET)
+    x = np.random.default_rng(0).standard_normal((1, 16, 14, 14)).astype("float32")
+
+    def run(config):
+        with lathe.transform.PassContext(opt_level=3, config=config):
+            lib = relay.build(mod, target=lathe_run_target())
+        g = graph_executor.GraphModule(lib["default"](lathe.cpu()))
+        g.set_input("x", x)
+        g.run()
+        return g.get_output(0).numpy()
+
+    np.testing.assert_allclose(run({"lathe.tuned.database": str(db)}), run({}), rtol=1e-3, atol=1e-3)
+    with pytest.raises(lathe.error.LatheError, match="there is no database"):
+        run({"lathe.tuned.database": str(tmp_path / "none.db")})
+
+
+# ---- faults --------------------------------------------------------------------------------------------------------
+
+
+def start(net, db, *more):
+    return subprocess.Popen([PROGRAM, "tune", str(net), "--db", str(db), "--threads", "1", "--trials", "1000", *more],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_records(db, n, seconds=60):
+    end = time.time() + seconds
+    while time.time() < end:
+        if db.exists():
+            done = lathe_run("db", "export", db, ok=False)
+            if done.returncode == 0 and len(done.stdout.splitlines()) >= n:
+                return
+        time.sleep(0.1)
+    raise AssertionError("no records")
+
+
+def test_killed_at_any_moment(net, tmp_path):
+    db = tmp_path / "t.db"
+    rng = random.Random(os.environ.get("LATHE_SEED", "1"))
+    kept = []
+    for _ in range(int(os.environ.get("LATHE_KILLS", "4"))):
+        tuner = start(net, db, "--resume")
+        time.sleep(rng.uniform(0.3, 2.5))
+        tuner.kill()
+        tuner.communicate()
+        if not db.exists():
+            continue
+        now = [r["uid"] for r in records(db)]
+        assert now[: len(kept)] == kept  # nothing that was recorded is lost
+        kept = now
+    tune(net, db, "--trials", 2, "--resume")
+    assert [r["uid"] for r in records(db)][: len(kept)] == kept
+
+
+def test_control_c_keeps_everything(net, tmp_path):
+    db = tmp_path / "t.db"
+    tuner = start(net, db)
+    wait_for_records(db, 2)
+    tuner.send_signal(signal.SIGINT)
+    out, err = tuner.communicate(timeout=20)
+    assert tuner.returncode == 130, out + err
+    assert re.search(r"\d+ measurements are in '.*t.db'; the same command with --resume goes on", err)
+    assert len(records(db)) >= 2
+
+
+def test_two_tuners_share_a_database(net, tmp_path):
+    db = tmp_path / "t.db"
+    both = [subprocess.Popen([PROGRAM, "tune", str(net), "--db", str(db), "--threads", "1", "--trials", "3"],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    for tuner in both:
+        out, err = tuner.communicate(timeout=120)
+        assert tuner.returncode == 0, out + err
+    found = records(db)
+    assert len([r for r in found if r["entry"] == "record"]) >= 6
+    assert len([r for r in found if r["entry"] == "network"]) == 2
+
+
+def test_full_disk(net, tmp_path):
+    db = tmp_path / "t.db"
+    tune(net, db, "--trials", 1)
+    before = records(db)
+
+    def small():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    done = subprocess.run([PROGRAM, "db", "merge", str(db), str(db)], text=True, capture_output=True, preexec_fn=small)
+    assert done.returncode == 1 and "cannot be" in done.stderr and "t.db" in done.stderr
+    assert records(db) == before
+
+
+def test_files_that_are_no_databases(net, tmp_path):
+    junk = tmp_path / "junk.db"
+    junk.write_bytes(b"this is no database" * 300)
+    for command in (["tune", net, "--db", junk, "--trials", 1], ["db", "list", junk],
+                    ["compile", net, "-o", tmp_path / "x.so", "--tuned", junk]):
+        done = lathe_run(*command, ok=False)
+        assert done.returncode == 1 and "junk.db' is no database" in done.stderr, done.stderr
+    assert "there is no database" in lathe_run("db", "list", tmp_path / "none.db", ok=False).stderr
+
+
+def test_lines_of_json(net, tmp_path):
+    db, file = tmp_path / "a.db", tmp_path / "lines.jsonl"
+    good = record_line("nn.conv2d-1", "a{}", "b{}", [1e-5] * 3, [2e-5] * 3)
+    file.write_text("not json\n" + good + "\n{}\n\n" + good + "\n")
+    said = lathe_run("db", "import", db, file).stdout
+    assert "1 new, 1 known, 2 bad lines passed over (the first: line 1 is no JSON)" in said
+    assert "2.00 times as fast" in lathe_run("db", "list", db).stdout
+    assert json.loads(lathe_run("db", "show", db, "conv2d", "--json").stdout)["beats"] is True
+    other = tmp_path / "b.db"
+    assert "1 new" in lathe_run("db", "merge", other, db).stdout
+    assert records(other) == records(db)
+    assert "0 entries dropped" in lathe_run("db", "prune", db).stdout
+    assert "no workload with 'dense'" in lathe_run("db", "show", db, "dense", ok=False).stderr
+    assert lathe_run("db", "wash", db, ok=False).returncode == 2
+    assert lathe_run("db", "merge", db, ok=False).returncode == 2
