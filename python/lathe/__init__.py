@@ -21,7 +21,7 @@ from .runtime.dtype import DataType
 from .runtime.ndarray import NDArray
 
 if TYPE_CHECKING:
-    from . import arith, ir, relay, script, target, te, testing, tir, topi, transform
+    from . import arith, ir, relay, script, target, te, testing, tir, topi, transform, tuning
     from .build_module import build, lower
     from .ir import IRModule, instrument
 
@@ -31,13 +31,13 @@ __all__ = [
     "DataType", "IRModule", "LatheError", "NDArray", "TVMError", "arith", "build", "cl", "contrib", "convert",
     "cpu", "cuda", "device", "driver", "error", "ext_dev", "get_global_func", "gpu", "hexagon", "instrument", "ir",
     "lower", "metal", "mtl", "nd", "opencl", "parser", "register_func", "relay", "rocm", "runtime", "script",
-    "support", "target", "te", "testing", "tir", "topi", "transform", "vpi", "vulkan", "webgpu",
+    "support", "target", "te", "testing", "tir", "topi", "transform", "tuning", "vpi", "vulkan", "webgpu",
 ]
 
 #: Names that need the compiler, and the module each is taken from; a module is its own.
 _MODULES = (
     "arith", "build_module", "driver", "ir", "parser", "relay", "script", "target", "te", "testing", "tir",
-    "topi", "transform",
+    "topi", "transform", "tuning",
 )
 _COMPILER = {
     **{name: f".{name}" for name in _MODULES},

@@ -24,16 +24,18 @@ static Arena *own_arena(Ctx *ctx)
 
 /* ---- tuning ---------------------------------------------------------------------------------------- */
 
-/* A user's functions: progress is handed [stage, task, elapsed, left, before, after, rows], a row being [workload,
+/* A user's function: it is handed [stage, task, elapsed, left, before, after, rows], a row being [workload,
  * what, calls, share, seconds, ratio, trials, failed, left, flops]. */
 typedef struct Listener {
   Ctx *ctx;
   int32_t (*progress)(void *user, const LatheValue *);
-  int32_t (*stop)(void *user);
 } Listener;
 
 static LatheValue str_value(const char *s) { return (LatheValue){.tag = LATHE_STR, .u.s = s, .n = (int64_t)strlen(s)}; }
-static LatheValue list_value(const LatheValue *v, int64_t n) { return (LatheValue){.tag = LATHE_LIST, .u.list = v, .n = n}; }
+static LatheValue list_value(const LatheValue *v, int64_t n)
+{
+  return (LatheValue){.tag = LATHE_LIST, .u.list = v, .n = n};
+}
 
 static LatheValue row_value(Arena *a, const TuneRow *r)
 {
@@ -51,17 +53,13 @@ static int tell(void *env, const TuneProgress *p)
   Arena *a = scratch(l->ctx);
   LatheValue *rows = arena_array(a, LatheValue, p->n + 1);
   for (int i = 0; i < p->n; i++) rows[i] = row_value(a, &p->row[i]);
-  const LatheValue v[] = {str_value(p->stage),      api_val_int(p->task),     api_val_float(p->elapsed),
-                          api_val_float(p->left),   api_val_float(p->before), api_val_float(p->after),
+  const LatheValue v[] = {str_value(p->stage),    api_val_int(p->task),     api_val_float(p->elapsed),
+                          api_val_float(p->left), api_val_float(p->before), api_val_float(p->after),
                           list_value(rows, p->n)};
   LatheValue all = list_value(v, sizeof v / sizeof *v);
-  return l->progress(NULL, &all);
-}
-
-static int ask_stop(void *env)
-{
-  Listener *l = env;
-  return l->stop ? l->stop(NULL) : 0;
+  int32_t answer = l->progress(NULL, &all);
+  if (answer < 0) raise(l->ctx, ERR_CALLBACK, NOWHERE, "the function that follows the tuning failed");
+  return answer;
 }
 
 static const Target *arg_target(Call *c, int i, const PassContext *pc)
@@ -74,14 +72,12 @@ static void network(Call *c)
 {
   PassContext *pc = (PassContext *)api_arg_ptr(c, 2);
   Listener *l = arena_new_of(scratch(c->ctx), Listener);
-  *l = (Listener){c->ctx, (int32_t (*)(void *, const LatheValue *))(intptr_t)api_arg_int(c, 8),
-                  (int32_t (*)(void *))(intptr_t)api_arg_int(c, 9)};
+  *l = (Listener){c->ctx, (int32_t (*)(void *, const LatheValue *))(intptr_t)api_arg_int(c, 8)};
   TuneOptions o = {.seconds = api_arg_given(c, 4) ? api_arg_float(c, 4) : 0,
                    .trials = api_arg_given(c, 5) ? api_arg_int(c, 5) : 0,
                    .resume = api_arg_bool(c, 6),
                    .measure = {.threads = api_arg_given(c, 7) ? api_arg_int32(c, 7, 1, 1024) : 0},
                    .progress = tell,
-                   .stop = ask_stop,
                    .env = l};
   if (!(o.seconds > 0) && o.trials <= 0)
     raise(c->ctx, ERR_ARGUMENT, NOWHERE, "tuning wants a limit: seconds or trials, above zero");
@@ -144,7 +140,10 @@ static void tuned_plans(Call *c)
 
 /* ---- databases -------------------------------------------------------------------------------------------- */
 
-static void list(Call *c) { *c->out = api_val_str(c, db_list(arg_db(c, 0, false), own_arena(c->ctx), api_arg_bool(c, 1))); }
+static void list(Call *c)
+{
+  *c->out = api_val_str(c, db_list(arg_db(c, 0, false), own_arena(c->ctx), api_arg_bool(c, 1)));
+}
 static void show(Call *c)
 {
   *c->out = api_val_str(c, db_show(arg_db(c, 0, false), own_arena(c->ctx), api_arg_str(c, 1), api_arg_bool(c, 2)));
@@ -175,8 +174,9 @@ static void prune(Call *c) { *c->out = api_val_int(db_prune(arg_db(c, 0, false))
 const ApiFunction api_tune_functions[] = {
   {"tune_network",
    "m: module, target: target?, p: passcontext, db: str, seconds: float?, trials: int?, resume: bool?, threads: int?, "
-   "progress: function?, stop: function? -> list[any]",
-   "tunes @main: tasks, skipped, trials, failed, wins, kept, seconds before and after, spread, stopped, judged",
+   "progress: function? -> list[any]",
+   "tunes @main: tasks, skipped, trials, failed, wins, kept, seconds before and after, spread, stopped, judged; "
+   "progress(user, [stage, task, elapsed, left, before, after, rows]) stops it with 1, fails with -1",
    network},
   {"tune_tasks", "m: module, target: target?, p: passcontext -> list[any]",
    "what there is to tune: workload, what, calls, flops, untuned plan, plans with predicted seconds, module", tasks},

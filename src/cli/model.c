@@ -650,7 +650,8 @@ int cli_run_opt(LatheContext *context, const Options *o)
   LatheValue module, report, target, passes, out;
   LatheValue text = o->target ? cli_str_value(o->target) : cli_none_value();
   if (!cli_import_model(context, o, &status, &module, &report)) return status;
-  if (!cli_call(context, &status, "target", 1, &text, &target) || !cli_make_context(context, o, &status, target, &passes))
+  if (!cli_call(context, &status, "target", 1, &text, &target) ||
+      !cli_make_context(context, o, &status, target, &passes))
     return status;
   if (o->time && !cli_call(context, &status, "pass_context_time", 1, &passes, &out)) return status;
   if (o->passes.n == 0) {

@@ -44,8 +44,8 @@ static void print_row(const LatheValue *r, bool now)
   double ratio = number(&r[R_RATIO]);
   double rate = seconds > 0 ? 1e-9 * flops / seconds : 0;
   printf("\033[K%c %-52.52s %3lld %6.1f%% %9.1f %9.1f %6.2fx %5lld %5lld\n", now ? '>' : ' ', r[R_WHAT].u.s,
-         (long long)r[R_CALLS].u.i, 100 * number(&r[R_SHARE]), rate, rate / ratio, 1 / ratio, (long long)r[R_TRIALS].u.i,
-         (long long)r[R_LEFT].u.i);
+         (long long)r[R_CALLS].u.i, 100 * number(&r[R_SHARE]), rate, rate / ratio, 1 / ratio,
+         (long long)r[R_TRIALS].u.i, (long long)r[R_LEFT].u.i);
 }
 
 static void print_table(const LatheValue *p)
@@ -117,11 +117,12 @@ static void print_line(const LatheValue *p)
   view.told = t;
   print_time(t);
   if (step)
-    printf(" %s: %lld workloads, %.3f ms untuned\n", p[P_STAGE].u.s, (long long)p[P_ROWS].n, 1e3 * number(&p[P_BEFORE]));
+    printf(" %s: %lld workloads, %.3f ms untuned\n", p[P_STAGE].u.s, (long long)p[P_ROWS].n,
+           1e3 * number(&p[P_BEFORE]));
   else {
     const LatheValue *r = p[P_ROWS].u.list[p[P_TASK].u.i].u.list;
-    printf(" %lld measured, %.1f%% of the network's time saved by kernels alone; at %s, %.2fx\n", all_trials(p), 100 * gain,
-           r[R_WHAT].u.s, 1 / number(&r[R_RATIO]));
+    printf(" %lld measured, %.1f%% of the network's time saved by kernels alone; at %s, %.2fx\n", all_trials(p),
+           100 * gain, r[R_WHAT].u.s, 1 / number(&r[R_RATIO]));
   }
 }
 
@@ -175,10 +176,11 @@ static void print_summary(const Options *o, const char *db, const LatheValue *r)
   double after = number(&r[7]);
   long long kept = (long long)r[5].u.i;
   if (o->json) {
-    printf("{\"stage\": \"summary\", \"tasks\": %lld, \"skipped\": %lld, \"trials\": %lld, \"failed\": %lld, \"wins\": %lld,"
+    printf("{\"stage\": \"summary\", \"tasks\": %lld, \"skipped\": %lld, \"trials\": %lld, \"failed\": %lld, \"wins\": "
+           "%lld,"
            " \"kept\": %lld, \"before\": %.9g, \"after\": %.9g, \"spread\": %.6f, \"judged\": %s}\n",
-           (long long)r[0].u.i, (long long)r[1].u.i, (long long)r[2].u.i, (long long)r[3].u.i, (long long)r[4].u.i, kept,
-           before, after, number(&r[8]), r[10].u.i ? "true" : "false");
+           (long long)r[0].u.i, (long long)r[1].u.i, (long long)r[2].u.i, (long long)r[3].u.i, (long long)r[4].u.i,
+           kept, before, after, number(&r[8]), r[10].u.i ? "true" : "false");
     return;
   }
   printf("%lld measured (%lld failed) over %lld workloads; %lld have a faster plan", (long long)r[2].u.i,
@@ -186,11 +188,14 @@ static void print_summary(const Options *o, const char *db, const LatheValue *r)
   if (r[1].u.i) printf("; %lld cannot be measured alone", (long long)r[1].u.i);
   printf("\n");
   if (kept)
-    printf("the network: %.3f -> %.3f ms, %.3f times as fast (+-%.3f), with %lld kernels changed: compile with --tuned %s\n",
+    printf("the network: %.3f -> %.3f ms, %.3f times as fast (+-%.3f), with %lld kernels changed: compile with --tuned "
+           "%s\n",
            1e3 * before, 1e3 * after, before / after, number(&r[8]), kept, db);
   else
-    printf("the network: %.3f ms; no change of kernels makes it faster by more than the spread, so --tuned %s leaves it as "
-           "it is\n", 1e3 * before, db);
+    printf("the network: %.3f ms; no change of kernels makes it faster by more than the spread, so --tuned %s leaves "
+           "it as "
+           "it is\n",
+           1e3 * before, db);
 }
 
 int cli_run_tune(LatheContext *context, const Options *o)
@@ -218,11 +223,11 @@ int cli_run_tune(LatheContext *context, const Options *o)
                        cli_int_value(trials),
                        cli_bool_value(o->resume),
                        threads ? cli_int_value(threads) : cli_none_value(),
-                       cli_int_value((int64_t)(intptr_t)show),
-                       cli_none_value()};
-  if (!cli_call(context, &status, "tune_network", 10, args, &out)) {
+                       cli_int_value((int64_t)(intptr_t)show)};
+  if (!cli_call(context, &status, "tune_network", 9, args, &out)) {
     if (status == EXIT_STOPPED)
-      fprintf(stderr, "%lld measurements are in '%s'; the same command with --resume goes on from there\n", view.trials, db);
+      fprintf(stderr, "%lld measurements are in '%s'; the same command with --resume goes on from there\n", view.trials,
+              db);
     return status;
   }
   print_summary(o, db, out.u.list);

@@ -79,7 +79,8 @@ Plan impl_tuned(const ImplCall *c, const Plan *taken)
     PlanList list;
     impl_plans(c, &list);
     const Plan *p = plan_of_text(c, &list, line.instead);
-    bool alike = p && p->alters == taken->alters && p->data_block == taken->data_block && p->out_block == taken->out_block;
+    bool alike =
+        p && p->alters == taken->alters && p->data_block == taken->data_block && p->out_block == taken->out_block;
     if (alike) return *p;
   }
   return *taken;

@@ -60,7 +60,8 @@ _Noreturn static void fail(Db *db, int code)
     raise(db->ctx, ERR_IO, NOWHERE, "the database '%s' cannot be written (%s); what it held before is still there",
           db->path, why);
   case SQLITE_READONLY:
-  case SQLITE_CANTOPEN: raise(db->ctx, ERR_IO, NOWHERE, "the database '%s' cannot be opened to write: %s", db->path, why);
+  case SQLITE_CANTOPEN:
+    raise(db->ctx, ERR_IO, NOWHERE, "the database '%s' cannot be opened to write: %s", db->path, why);
   case SQLITE_BUSY:
   case SQLITE_LOCKED:
     raise(db->ctx, ERR_IO, NOWHERE, "another program has held the database '%s' for too long", db->path);
@@ -321,8 +322,9 @@ bool db_put_verdict(Db *db, const TuneVerdict *v)
   Scope scope = scope_begin(db->ctx);
   Arena *a = scratch(db->ctx);
   DbOrigin origin = complete(db, a, &v->origin);
-  Query *q = query(db, "INSERT OR IGNORE INTO networks(model, target, plans, before, after, ratio, ratio_spread, threads,"
-                       " machine, lathe, made, uid) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)");
+  Query *q =
+      query(db, "INSERT OR IGNORE INTO networks(model, target, plans, before, after, ratio, ratio_spread, threads,"
+                " machine, lathe, made, uid) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)");
   Comparison c = tune_compare(a, &v->before, &v->after);
   bind(q, v->model);
   bind(q, v->target);
@@ -348,7 +350,7 @@ static TuneStatus status_of(const char *name)
   return TUNE_ERROR;
 }
 
-#define RECORD_FIELDS                                                                                             \
+#define RECORD_FIELDS                                                                                                \
   "w.name, w.target, w.what, r.kind, r.candidate, r.status, r.note, r.predicted, r.seconds, r.base, r.base_seconds," \
   " r.ratio, r.ratio_spread, r.threads, r.uid, r.machine, r.lathe, r.made"
 
@@ -389,7 +391,8 @@ void db_each(Db *db, const char *workload, const char *target, void (*fn)(void *
 const char *db_verdict(Db *db, Arena *arena, const char *model, const char *target)
 {
   Scope scope = scope_begin(db->ctx);
-  Query *q = query(db, "SELECT plans FROM networks WHERE model = ?1 AND target = ?2 ORDER BY made DESC, id DESC LIMIT 1");
+  Query *q =
+      query(db, "SELECT plans FROM networks WHERE model = ?1 AND target = ?2 ORDER BY made DESC, id DESC LIMIT 1");
   bind(q, model);
   bind(q, target);
   const char *plans = step(q) ? copy_at(q, arena, 0) : NULL;
@@ -446,23 +449,28 @@ const char *db_list(Db *db, Arena *arena, bool json)
 const char *db_show(Db *db, Arena *arena, const char *workload, bool json)
 {
   Scope scope = scope_begin(db->ctx);
-  static const char from[] = " FROM records r JOIN workloads w ON w.id = r.workload WHERE instr(w.name, ?1) ORDER BY w.id,"
-                             " r.status <> 'ok', r.ratio, r.id";
+  static const char from[] =
+      " FROM records r JOIN workloads w ON w.id = r.workload WHERE instr(w.name, ?1) ORDER BY w.id,"
+      " r.status <> 'ok', r.ratio, r.id";
   static const char as_json[] =
-      "json_object('workload', w.name, 'target', w.target, 'candidate', r.candidate, 'status', r.status, 'note', r.note,"
+      "json_object('workload', w.name, 'target', w.target, 'candidate', r.candidate, 'status', r.status, 'note', "
+      "r.note,"
       " 'predicted', r.predicted, 'seconds', json(r.seconds), 'spread', r.spread, 'base', r.base, 'base_seconds',"
       " json(r.base_seconds), 'ratio', r.ratio, 'ratio_spread', r.ratio_spread, 'beats', json(CASE WHEN r.beats THEN"
       " 'true' ELSE 'false' END), 'threads', r.threads, 'machine', r.machine, 'lathe', r.lathe, 'made', r.made)";
-  static const char as_text[] = "CASE WHEN r.status = 'ok' THEN printf('%s %s  %.3f +- %.3f of the untuned time  %s%s',"
-                                " CASE WHEN r.beats THEN '*' ELSE ' ' END, w.name, r.ratio, r.ratio_spread, r.candidate,"
-                                " CASE WHEN r.candidate = r.base THEN ' (untuned)' ELSE '' END) ELSE"
-                                " printf('  %s  %s: %s  %s', w.name, r.status, r.note, r.candidate) END";
+  static const char as_text[] =
+      "CASE WHEN r.status = 'ok' THEN printf('%s %s  %.3f +- %.3f of the untuned time  %s%s',"
+      " CASE WHEN r.beats THEN '*' ELSE ' ' END, w.name, r.ratio, r.ratio_spread, r.candidate,"
+      " CASE WHEN r.candidate = r.base THEN ' (untuned)' ELSE '' END) ELSE"
+      " printf('  %s  %s: %s  %s', w.name, r.status, r.note, r.candidate) END";
   Query *q = query(db, arena_printf(scratch(db->ctx), "SELECT %s%s", json ? as_json : as_text, from));
   bind(q, workload);
   const char *text = rows(q, arena);
   if (!*text)
-    raise(db->ctx, ERR_ARGUMENT, NOWHERE, "the database '%s' has no workload with '%s' in its name; 'lathe db list' shows"
-          " them", db->path, workload);
+    raise(db->ctx, ERR_ARGUMENT, NOWHERE,
+          "the database '%s' has no workload with '%s' in its name; 'lathe db list' shows"
+          " them",
+          db->path, workload);
   scope_end(db->ctx, scope);
   return text;
 }
@@ -473,15 +481,17 @@ const char *db_export(Db *db, Arena *arena)
 {
   Scope scope = scope_begin(db->ctx);
   Query *q = query(
-      db, "SELECT json_object('lathe', 1, 'entry', 'record', 'uid', r.uid, 'workload', w.name, 'target', w.target, 'what',"
-          " w.what, 'kind', r.kind, 'candidate', r.candidate, 'status', r.status, 'note', r.note, 'predicted',"
-          " r.predicted, 'seconds', json(r.seconds), 'base', r.base, 'base_seconds', json(r.base_seconds), 'threads',"
-          " r.threads, 'machine', r.machine, 'lathe_version', r.lathe, 'made', r.made) FROM records r JOIN workloads w ON"
-          " w.id = r.workload ORDER BY r.id");
+      db,
+      "SELECT json_object('lathe', 1, 'entry', 'record', 'uid', r.uid, 'workload', w.name, 'target', w.target, 'what',"
+      " w.what, 'kind', r.kind, 'candidate', r.candidate, 'status', r.status, 'note', r.note, 'predicted',"
+      " r.predicted, 'seconds', json(r.seconds), 'base', r.base, 'base_seconds', json(r.base_seconds), 'threads',"
+      " r.threads, 'machine', r.machine, 'lathe_version', r.lathe, 'made', r.made) FROM records r JOIN workloads w ON"
+      " w.id = r.workload ORDER BY r.id");
   const char *records = rows(q, arena);
-  q = query(db, "SELECT json_object('lathe', 1, 'entry', 'network', 'uid', uid, 'model', model, 'target', target, 'plans',"
-                " plans, 'before', json(before), 'after', json(after), 'threads', threads, 'machine', machine,"
-                " 'lathe_version', lathe, 'made', made) FROM networks ORDER BY id");
+  q = query(db,
+            "SELECT json_object('lathe', 1, 'entry', 'network', 'uid', uid, 'model', model, 'target', target, 'plans',"
+            " plans, 'before', json(before), 'after', json(after), 'threads', threads, 'machine', machine,"
+            " 'lathe_version', lathe, 'made', made) FROM networks ORDER BY id");
   const char *all = arena_printf(arena, "%s%s", records, rows(q, arena));
   scope_end(db->ctx, scope);
   return all;
@@ -491,14 +501,15 @@ const char *db_export(Db *db, Arena *arena)
 static const char *line_fault(Db *db, const char *line)
 {
   Query *q = query(
-      db, "SELECT CASE WHEN NOT json_valid(?1) THEN 'is no JSON' WHEN json_type(?1) <> 'object' THEN 'is no object' WHEN"
-          " json_extract(?1, '$.lathe') IS NOT 1 THEN 'is not of this form (field lathe: 1)' WHEN json_extract(?1,"
-          " '$.entry') = 'record' THEN CASE WHEN json_type(?1, '$.workload') IS NOT 'text' OR json_type(?1, '$.target') IS"
-          " NOT 'text' OR json_type(?1, '$.candidate') IS NOT 'text' OR json_type(?1, '$.status') IS NOT 'text' OR"
-          " json_type(?1, '$.seconds') IS NOT 'array' OR json_type(?1, '$.uid') IS NOT 'text' THEN 'lacks a field of a"
-          " record' END WHEN json_extract(?1, '$.entry') = 'network' THEN CASE WHEN json_type(?1, '$.model') IS NOT 'text'"
-          " OR json_type(?1, '$.target') IS NOT 'text' OR json_type(?1, '$.plans') IS NOT 'text' OR json_type(?1,"
-          " '$.uid') IS NOT 'text' THEN 'lacks a field of a network' END ELSE 'is neither a record nor a network' END");
+      db,
+      "SELECT CASE WHEN NOT json_valid(?1) THEN 'is no JSON' WHEN json_type(?1) <> 'object' THEN 'is no object' WHEN"
+      " json_extract(?1, '$.lathe') IS NOT 1 THEN 'is not of this form (field lathe: 1)' WHEN json_extract(?1,"
+      " '$.entry') = 'record' THEN CASE WHEN json_type(?1, '$.workload') IS NOT 'text' OR json_type(?1, '$.target') IS"
+      " NOT 'text' OR json_type(?1, '$.candidate') IS NOT 'text' OR json_type(?1, '$.status') IS NOT 'text' OR"
+      " json_type(?1, '$.seconds') IS NOT 'array' OR json_type(?1, '$.uid') IS NOT 'text' THEN 'lacks a field of a"
+      " record' END WHEN json_extract(?1, '$.entry') = 'network' THEN CASE WHEN json_type(?1, '$.model') IS NOT 'text'"
+      " OR json_type(?1, '$.target') IS NOT 'text' OR json_type(?1, '$.plans') IS NOT 'text' OR json_type(?1,"
+      " '$.uid') IS NOT 'text' THEN 'lacks a field of a network' END ELSE 'is neither a record nor a network' END");
   bind(q, line);
   step(q);
   return null_at(q, 0) ? NULL : copy_at(q, scratch(db->ctx), 0);
@@ -509,13 +520,14 @@ static bool take_line(Db *db, const char *line)
 {
   Arena *a = scratch(db->ctx);
   Query *q = query(
-      db, "SELECT json_extract(?1, '$.entry'), json_extract(?1, '$.uid'), json_extract(?1, '$.machine'), json_extract(?1,"
-          " '$.lathe_version'), json_extract(?1, '$.made'), json_extract(?1, '$.target'), json_extract(?1, '$.threads'),"
-          " json_extract(?1, '$.workload'), json_extract(?1, '$.what'), json_extract(?1, '$.kind'), json_extract(?1,"
-          " '$.candidate'), json_extract(?1, '$.status'), json_extract(?1, '$.note'), json_extract(?1, '$.predicted'),"
-          " json_extract(?1, '$.seconds'), json_extract(?1, '$.base'), json_extract(?1, '$.base_seconds'),"
-          " json_extract(?1, '$.model'), json_extract(?1, '$.plans'), json_extract(?1, '$.before'), json_extract(?1,"
-          " '$.after')");
+      db,
+      "SELECT json_extract(?1, '$.entry'), json_extract(?1, '$.uid'), json_extract(?1, '$.machine'), json_extract(?1,"
+      " '$.lathe_version'), json_extract(?1, '$.made'), json_extract(?1, '$.target'), json_extract(?1, '$.threads'),"
+      " json_extract(?1, '$.workload'), json_extract(?1, '$.what'), json_extract(?1, '$.kind'), json_extract(?1,"
+      " '$.candidate'), json_extract(?1, '$.status'), json_extract(?1, '$.note'), json_extract(?1, '$.predicted'),"
+      " json_extract(?1, '$.seconds'), json_extract(?1, '$.base'), json_extract(?1, '$.base_seconds'),"
+      " json_extract(?1, '$.model'), json_extract(?1, '$.plans'), json_extract(?1, '$.before'), json_extract(?1,"
+      " '$.after')");
   bind(q, line);
   step(q);
   DbOrigin origin = {copy_at(q, a, 1), copy_at(q, a, 2), copy_at(q, a, 3), int_at(q, 4)};
@@ -585,12 +597,13 @@ DbCount db_merge(Db *db, Arena *arena, const char *path)
 int64_t db_prune(Db *db)
 {
   int64_t before = one_int(db, "SELECT (SELECT count(*) FROM records) + (SELECT count(*) FROM networks)");
-  run(db, "BEGIN IMMEDIATE;"
-          "DELETE FROM records WHERE NOT beats OR id NOT IN (SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY"
-          " workload, kind, base ORDER BY ratio, id DESC) AS place FROM records WHERE beats) WHERE place = 1);"
-          "DELETE FROM networks WHERE id NOT IN (SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY model, target"
-          " ORDER BY made DESC, id DESC) AS place FROM networks) WHERE place = 1);"
-          "DELETE FROM workloads WHERE id NOT IN (SELECT workload FROM records);"
-          "COMMIT; VACUUM");
+  run(db,
+      "BEGIN IMMEDIATE;"
+      "DELETE FROM records WHERE NOT beats OR id NOT IN (SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY"
+      " workload, kind, base ORDER BY ratio, id DESC) AS place FROM records WHERE beats) WHERE place = 1);"
+      "DELETE FROM networks WHERE id NOT IN (SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY model, target"
+      " ORDER BY made DESC, id DESC) AS place FROM networks) WHERE place = 1);"
+      "DELETE FROM workloads WHERE id NOT IN (SELECT workload FROM records);"
+      "COMMIT; VACUUM");
   return before - one_int(db, "SELECT (SELECT count(*) FROM records) + (SELECT count(*) FROM networks)");
 }

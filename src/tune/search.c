@@ -17,11 +17,11 @@ enum { BATCH = 6 };
 
 /* What is known of a task. */
 typedef struct Known {
-  double *ratio;   /* of each candidate, of the untuned time; 0: not measured, -1: failed */
+  double *ratio; /* of each candidate, of the untuned time; 0: not measured, -1: failed */
   bool *beats;
-  double *seconds; /* measured alone */
-  int left;        /* not measured yet */
-  int stale;       /* trials since the last that was better */
+  double *seconds;    /* measured alone */
+  int left;           /* not measured yet */
+  int stale;          /* trials since the last that was better */
   double share, base; /* of the network's time; seconds of one call there */
   int best;           /* candidate; -1: none beats the untuned plan */
   int confirmed;      /* the candidate that won again; -1: none */
@@ -59,19 +59,13 @@ static void report(Search *s, const char *stage, int task)
   for (int i = 0; i < n; i++) {
     const Known *k = &s->known[i];
     int best = k->confirmed >= 0 ? k->confirmed : k->best;
-    row[i] = (TuneRow){s->tasks->task[i], k->share, k->base, best >= 0 ? k->ratio[best] : 1, k->trials, k->failed, k->left};
+    row[i] =
+        (TuneRow){s->tasks->task[i], k->share, k->base, best >= 0 ? k->ratio[best] : 1, k->trials, k->failed, k->left};
   }
-  TuneProgress p = {stage, n, row, task, elapsed(s), s->o->seconds > 0 ? s->o->seconds - elapsed(s) : -1,
+  TuneProgress p = {stage,     n,       row, task, elapsed(s), s->o->seconds > 0 ? s->o->seconds - elapsed(s) : -1,
                     s->before, s->after};
   if (s->o->progress(s->o->env, &p)) s->stopped = true;
   scope_end(s->ctx, scope);
-}
-
-static int asked_to_stop(void *env)
-{
-  Search *s = env;
-  if (s->o->stop && s->o->stop(s->o->env)) s->stopped = true;
-  return s->stopped;
 }
 
 static bool out_of_time(const Search *s)
@@ -378,7 +372,8 @@ static const char *lines_free(Search *s)
     for (int c = 0; c < task->n; c++) {
       bool best = k->beats[c];
       for (int d = 0; d < task->n && best; d++)
-        best = !(k->beats[d] && lies_alike(task->candidate[d].plan, task->candidate[c].plan) && k->ratio[d] < k->ratio[c]);
+        best =
+            !(k->beats[d] && lies_alike(task->candidate[d].plan, task->candidate[c].plan) && k->ratio[d] < k->ratio[c]);
       if (!best) continue;
       text_printf(&t, "%s %s %.6g\n", task->workload, task->candidate[c].plan, k->base * k->ratio[c]);
       otherwise |= !lies_alike(task->candidate[c].plan, task->base);
@@ -474,8 +469,11 @@ static void measure_whole(Whole *w)
 {
   static const double LONG = 2;
   Search *s = w->s;
-  MeasureSpec spec = {
-    .target = s->tasks->target, .passes = s->tasks->passes, .n = w->n, .base_built = s->tasks->untuned, .built = w->built};
+  MeasureSpec spec = {.target = s->tasks->target,
+                      .passes = s->tasks->passes,
+                      .n = w->n,
+                      .base_built = s->tasks->untuned,
+                      .built = w->built};
   MeasureOptions o = s->measure;
   o.seconds = LONG;
   o.build_limit = 600;
@@ -540,9 +538,10 @@ static void check_inputs(Ctx *ctx, Module *m)
   for (int i = 0; i < fn_nparams(f); i++) {
     const Type *t = f->arg[i]->type;
     if (t && t->kind == TY_TENSOR && type_is_static(t)) continue;
-    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
-          "input '%s' is %s: tuning wants tensors whose sizes are known; say them where the model is imported (--shape)",
-          f->arg[i]->name, t ? type_text(scratch(ctx), t) : "of no known type");
+    raise(
+        ctx, ERR_UNSUPPORTED, NOWHERE,
+        "input '%s' is %s: tuning wants tensors whose sizes are known; say them where the model is imported (--shape)",
+        f->arg[i]->name, t ? type_text(scratch(ctx), t) : "of no known type");
   }
 }
 
@@ -554,10 +553,9 @@ TuneSummary tune_network(Ctx *ctx, Module *m, const Target *target, PassContext 
   Arena *arena = arena_new(ctx);
   defer(ctx, (void (*)(void *))arena_free, arena);
   Search *s = arena_new_of(arena, Search);
-  *s = (Search){.ctx = ctx, .arena = arena, .db = db, .o = o, .measure = o->measure, .start = clock_seconds(), .seed = 1};
+  *s = (Search){
+    .ctx = ctx, .arena = arena, .db = db, .o = o, .measure = o->measure, .start = clock_seconds(), .seed = 1};
   if (s->measure.threads <= 0) s->measure.threads = target->num_cores;
-  s->measure.stop = asked_to_stop;
-  s->measure.stop_env = s;
   check_inputs(ctx, m);
   s->tasks = tune_tasks(ctx, arena, m, target, pc);
   double building = elapsed(s);

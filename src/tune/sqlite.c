@@ -16,8 +16,8 @@ static void find(void)
   void *lib = dlopen(given && *given ? given : "libsqlite3.so.0", RTLD_LAZY | RTLD_LOCAL);
   if (!lib) return;
   found = true;
-#define X(name)                                            \
-  *(void **)&api.name = dlsym(lib, "sqlite3_" #name);      \
+#define X(name)                                       \
+  *(void **)&api.name = dlsym(lib, "sqlite3_" #name); \
   if (!api.name && !missing) missing = "sqlite3_" #name;
   SQLITE_FUNCTIONS(X)
 #undef X
@@ -27,9 +27,10 @@ const SqliteApi *db_sqlite(Ctx *ctx)
 {
   pthread_once(&once, find);
   if (!found)
-    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
-          "tuning keeps its results with SQLite, and libsqlite3.so.0 was not found: install it (Debian: libsqlite3-0) or "
-          "name the file in LATHE_SQLITE_LIBRARY");
+    raise(
+        ctx, ERR_UNSUPPORTED, NOWHERE,
+        "tuning keeps its results with SQLite, and libsqlite3.so.0 was not found: install it (Debian: libsqlite3-0) or "
+        "name the file in LATHE_SQLITE_LIBRARY");
   if (missing) raise(ctx, ERR_UNSUPPORTED, NOWHERE, "the libsqlite3 that was found has no %s: it is too old", missing);
   return &api;
 }

@@ -45,10 +45,10 @@ static const char *attempt(void (*body)(Ctx *, void *), void *arg)
   ctx_free(ctx);
   return kind == ERR_NONE ? NULL : message;
 }
-#define MUST(body, arg)                          \
-  do {                                           \
-    const char *said = attempt(body, arg);       \
-    if (said) fail_msg("%s", said);              \
+#define MUST(body, arg)                    \
+  do {                                     \
+    const char *said = attempt(body, arg); \
+    if (said) fail_msg("%s", said);        \
   } while (0)
 
 static const double slow[] = {10e-6, 11e-6, 10e-6, 12e-6, 10e-6}, quick[] = {8e-6, 8e-6, 8.2e-6, 9e-6, 8e-6};
@@ -80,7 +80,8 @@ static void put_some(Ctx *ctx, void *arg)
   r.note = "signal 11";
   r.seconds.n = r.base_seconds.n = 0;
   assert_true(db_put(db, &r));
-  TuneVerdict v = {.model = "m", .target = "llvm", .plans = "w1 direct{x=2}\n", .before = {5, slow}, .after = {5, quick}};
+  TuneVerdict v = {
+    .model = "m", .target = "llvm", .plans = "w1 direct{x=2}\n", .before = {5, slow}, .after = {5, quick}};
   assert_true(db_put_verdict(db, &v));
   db_close(db);
 }
@@ -147,7 +148,9 @@ static void export_import(Ctx *ctx, void *arg)
   n = db_import(to, a, lines);
   assert_int_equal(n.taken, 0);
   assert_int_equal(n.known, 4);
-  n = db_import(to, a, "\n{\"lathe\": 1, \"entry\": \"record\"}\nnothing\n[1]\n{\"lathe\": 2}\n{\"lathe\": 1, \"entry\": \"x\"}\n");
+  n = db_import(
+      to, a,
+      "\n{\"lathe\": 1, \"entry\": \"record\"}\nnothing\n[1]\n{\"lathe\": 2}\n{\"lathe\": 1, \"entry\": \"x\"}\n");
   assert_int_equal(n.taken, 0);
   assert_int_equal(n.bad, 5);
   assert_string_equal(n.first_bad, "line 2 lacks a field of a record");

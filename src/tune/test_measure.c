@@ -212,10 +212,8 @@ static void network_body(Ctx *ctx, void *arg)
   Tune t = {.db = db_open(ctx, arg, true)};
   PassContext *pc = passes(ctx);
   Module *m = parse(ctx, net);
-  TuneOptions o = {.trials = 4,
-                   .measure = {.threads = 1, .seconds = 0.02, .rounds = 5},
-                   .progress = count_step,
-                   .env = &t};
+  TuneOptions o = {
+    .trials = 4, .measure = {.threads = 1, .seconds = 0.02, .rounds = 5}, .progress = count_step, .env = &t};
   TuneSummary s = tune_network(ctx, m, target_host(ctx), pc, t.db, &o);
   assert_true(s.judged && !s.stopped);
   assert_int_equal(s.tasks, 1);

@@ -110,8 +110,8 @@ typedef struct DbCount {
   int64_t taken, known, bad; /* lines that came in, were there before, were none */
   const char *first_bad;     /* what is wrong with the first */
 } DbCount;
-const char *db_list(Db *, Arena *, bool json);                         /* a line for each workload */
-const char *db_show(Db *, Arena *, const char *workload, bool json);   /* its records; a part of the name will do */
+const char *db_list(Db *, Arena *, bool json);                       /* a line for each workload */
+const char *db_show(Db *, Arena *, const char *workload, bool json); /* its records; a part of the name will do */
 const char *db_export(Db *, Arena *);
 DbCount db_import(Db *, Arena *, const char *lines);
 DbCount db_merge(Db *, Arena *, const char *path);
@@ -127,9 +127,9 @@ typedef struct TuneCandidate {
 
 typedef struct TuneTask {
   const char *workload;
-  const char *what;  /* "nn.conv2d (1, 32, 28, 28) (48, 32, 3, 3)" */
-  const char *base;  /* the plan that it has untuned */
-  int n;             /* plans to choose from … */
+  const char *what;         /* "nn.conv2d (1, 32, 28, 28) (48, 32, 3, 3)" */
+  const char *base;         /* the plan that it has untuned */
+  int n;                    /* plans to choose from … */
   TuneCandidate *candidate; /* … by predicted time */
   double flops;
   int calls;      /* kernels of the network that compute it */
@@ -157,8 +157,6 @@ typedef struct MeasureOptions {
   double build_limit; /* seconds until it hangs; 0: 60 */
   double run_limit;   /* the same, once it is built; 0: 10 */
   int rounds;         /* at most; 0: 40 */
-  int (*stop)(void *env); /* NULL, or asked ten times a second: non-zero ends the measuring */
-  void *stop_env;
   /* For tests: called in the child before candidate i runs first. */
   void (*before)(void *env, int i);
   void *env;
@@ -226,13 +224,12 @@ typedef struct TuneOptions {
   MeasureOptions measure;
   /* NULL, or told after each step; non-zero ends the search: what was measured by then is kept, without a verdict. */
   int (*progress)(void *env, const TuneProgress *);
-  int (*stop)(void *env); /* NULL, or asked ten times a second: non-zero ends it too */
   void *env;
 } TuneOptions;
 
 typedef struct TuneSummary {
   int tasks, skipped, trials, failed;
-  int wins, kept; /* workloads that gained alone; that are kept in the network */
+  int wins, kept;               /* workloads that gained alone; that are kept in the network */
   double before, after, spread; /* seconds of the network; of their ratio */
   bool stopped, judged;
 } TuneSummary;

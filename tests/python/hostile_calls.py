@@ -224,14 +224,15 @@ def call_every_function():
                 params[-1] += ch
         kinds = [p.split(":", 1)[1].strip() for p in params if ":" in p]
         raw = any(w in text for w in ("address", "function", *named))
-        count = 4 if name in ("build", "compile", "pass_pipeline", "built_export", "compiled_export") else CALLS
+        heavy = ("build", "compile", "pass_pipeline", "built_export", "compiled_export", "tune_network", "tune_tasks")
+        count = 4 if name in heavy else CALLS
         for _ in range(count):
             args = [suited(rng, k, have, gone) for k in kinds]
             if raw:  # an int there is an address, which nothing can check
                 args = [None if isinstance(a, (int, np.integer)) and not isinstance(a, bool) else a for a in args]
             if rng.random() < 0.1:
                 args = args[: rng.randrange(len(args) + 1)] + [hostile(rng, have, gone, not raw)] * rng.randrange(3)
-            if "path" in text or "dump_dir" in text:
+            if "path" in text or "dump_dir" in text or "db" in text:
                 args = [a if not isinstance(a, (str, bytes)) or len(a) < 3 else "no such folder/x.so" for a in args]
             try:
                 call(name, *args)

@@ -205,6 +205,27 @@ def test_python_builds_with_the_database(net, tmp_path):
         run({"lathe.tuned.database": str(tmp_path / "none.db")})
 
 
+def test_python_tunes(tmp_path):
+    mod, db = lathe.parser.parse(NET), tmp_path / "p.db"
+    stages = []
+    done = lathe.tuning.tune(mod, database=db, trials=2, threads=1, progress=lambda p: stages.append(p.stage))
+    assert done.judged and done.trials >= 2 and done.speedup >= 1 and done.tasks == 2
+    assert stages[0] == "profile" and stages[-1] == "done"
+    assert len(lathe.tuning.Database(db).records("nn.conv2d")) == done.trials
+    stopped = lathe.tuning.tune(mod, database=db, seconds=100, threads=1, progress=lambda p: p.stage == "measure")
+    assert stopped.stopped and not stopped.judged
+
+    def fail(_p):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        lathe.tuning.tune(mod, database=db, trials=2, progress=fail)
+    with pytest.raises(lathe.error.ArgumentError, match="wants a limit"):
+        lathe.tuning.tune(mod, database=db)
+    tasks = lathe.tuning.extract_tasks(mod)
+    assert [t.calls for t in tasks] == [1, 1] and all(t.base in dict(t.plans) for t in tasks)
+
+
 # ---- faults --------------------------------------------------------------------------------------------------------
 
 
