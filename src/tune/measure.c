@@ -34,6 +34,11 @@ typedef struct Runner {
   const char *workload;
   double kernel; /* seconds of the workload's kernels in this run */
   double *node;  /* NULL, or of each node */
+  /* a loop program instead of a model */
+  Built *built;
+  LatheRtFunc *func;
+  int narg;
+  LatheRtArg *arg;
 } Runner;
 
 static int32_t watch(void *user, int32_t node, double seconds, int32_t nin, const LatheRtTensor *const *in,
@@ -145,12 +150,63 @@ static void build_runner(Runner *r, const MeasureSpec *s, Compiled *built, const
   start_runner(r, threads);
 }
 
+/* ---- loop programs ---------------------------------------------------------------------------------------- */
+
+static LatheRtDType rt_dtype(DType t)
+{
+  static const uint8_t codes[] = {[DT_INT] = 0, [DT_UINT] = 1, [DT_FLOAT] = 2, [DT_BFLOAT] = 4};
+  return (LatheRtDType){dtype_is_bool(t) ? 6 : codes[t.code], (uint8_t)(dtype_is_bool(t) ? 8 : t.bits), 1};
+}
+
+static LatheRtTensor *make_buffer(Ctx *ctx, const PrimFunc *f, const Param *p)
+{
+  int64_t shape[MAX_RANK];
+  LatheRtError err;
+  bool fits = p->buffer && (dtype_is_float(p->buffer->dtype) || dtype_is_int(p->buffer->dtype));
+  for (int d = 0; fits && d < p->buffer->ndim; d++) {
+    fits = p->buffer->shape[d]->kind == E_INT;
+    if (fits) shape[d] = p->buffer->shape[d]->u.i;
+  }
+  if (!fits)
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "tuning wants parameters that are buffers of numbers whose sizes are known; %s of "
+          "%s is none", p->var->name, f->name);
+  LatheRtTensor *t;
+  check(ctx,
+        lathe_rt_tensor_new((LatheRtDevice){LATHE_RT_CPU, 0}, rt_dtype(p->buffer->dtype), p->buffer->ndim, shape, &t, &err),
+        &err);
+  return t;
+}
+
+static void fill_buffers(Runner *r)
+{
+  for (int i = 0; i < r->narg; i++)
+    fill((LatheRtTensor *)(uintptr_t)r->arg[i].tensor, 88172645463325252u + (uint64_t)i);
+}
+
+static void build_func(Runner *r, const PrimFunc *f, const Target *target)
+{
+  LatheRtError err;
+  if (!f) raise(r->ctx, ERR_ARGUMENT, NOWHERE, "it could not be made");
+  r->arg = mem_alloc(r->ctx, ((size_t)f->nparam + 1) * sizeof *r->arg);
+  for (int i = 0; i < f->nparam; i++) {
+    r->arg[i] = (LatheRtArg){.tensor = make_buffer(r->ctx, f, &f->param[i])};
+    r->narg++;
+  }
+  PrimFunc *one = (PrimFunc *)(uintptr_t)f;
+  r->built = build_funcs(r->ctx, 1, &one, target, NULL);
+  check(r->ctx, lathe_rt_module_func(built_module(r->built), f->name, &r->func, &err), &err);
+  fill_buffers(r);
+}
+
+/* ---- runs of either ------------------------------------------------------------------------------------------ */
+
 static double run_once(Runner *r)
 {
   LatheRtError err;
   r->kernel = 0;
   double start = clock_seconds();
-  check(r->ctx, lathe_rt_run(r->ex, &err), &err);
+  if (r->func) check(r->ctx, lathe_rt_func_call(r->func, r->narg, r->arg, &err), &err);
+  else check(r->ctx, lathe_rt_run(r->ex, &err), &err);
   double whole = clock_seconds() - start;
   return r->workload ? r->kernel : whole;
 }
@@ -159,8 +215,10 @@ static void drop_runner(Runner *r)
 {
   if (r->ex) lathe_rt_executor_free(r->ex);
   if (r->compiled) compiled_release(r->compiled);
-  r->ex = NULL;
-  r->compiled = NULL;
+  if (r->built) built_release(r->built);
+  for (int i = 0; i < r->narg; i++) lathe_rt_tensor_free((LatheRtTensor *)(uintptr_t)r->arg[i].tensor);
+  if (r->arg) mem_free(r->ctx, r->arg);
+  *r = (Runner){.ctx = r->ctx};
 }
 
 /* ---- checking ------------------------------------------------------------------------------------------------ */
@@ -178,28 +236,41 @@ static double element(const LatheRtTensor *t, DType dtype, size_t i)
   return dtype_is_float(dtype) ? v.f : (double)v.i;
 }
 
-/* "": the outputs agree. */
+/* "": they agree. */
+static void compare_tensors(int k, const LatheRtTensor *a, const LatheRtTensor *b, char *why, size_t size)
+{
+  DType t = dtype_of(a->dtype);
+  size_t count = count_of(a);
+  double largest = 0;
+  for (size_t i = 0; i < count; i++) largest = fmax(largest, fabs(element(a, t, i)));
+  for (size_t i = 0; i < count && !*why; i++) {
+    double x = element(a, t, i);
+    double y = element(b, t, i);
+    if (x == y || (isnan(x) && isnan(y)) || fabs(x - y) <= tolerance(t) * largest) continue;
+    snprintf(why, size, "element %zu of output %d is %.6g, untuned %.6g", i, k, y, x);
+  }
+}
+
+/* Of models the outputs, of loop programs every buffer, after one run on fresh numbers. */
 static void compare_outputs(Runner *base, Runner *r, char *why, size_t size)
 {
   const LatheRtPort *port;
   LatheRtError err;
-  int n = lathe_rt_model_outputs(compiled_model(base->compiled), &port);
   *why = 0;
+  if (base->func) {
+    fill_buffers(base), fill_buffers(r);
+    run_once(base), run_once(r);
+    if (base->narg != r->narg) snprintf(why, size, "it takes %d buffers, the base %d", r->narg, base->narg);
+    for (int k = 0; k < base->narg && !*why; k++) compare_tensors(k, base->arg[k].tensor, r->arg[k].tensor, why, size);
+    return;
+  }
+  int n = lathe_rt_model_outputs(compiled_model(base->compiled), &port);
   for (int k = 0; k < n && !*why; k++) {
     const LatheRtTensor *a, *b;
     if (port[k].kind != LATHE_RT_PORT_TENSOR || dtype_eq(dtype_of(port[k].dtype), DT_NONE)) continue;
     check(r->ctx, lathe_rt_get_output(base->ex, k, &a, &err), &err);
     check(r->ctx, lathe_rt_get_output(r->ex, k, &b, &err), &err);
-    DType t = dtype_of(a->dtype);
-    size_t count = count_of(a);
-    double largest = 0;
-    for (size_t i = 0; i < count; i++) largest = fmax(largest, fabs(element(a, t, i)));
-    for (size_t i = 0; i < count && !*why; i++) {
-      double x = element(a, t, i);
-      double y = element(b, t, i);
-      if (x == y || (isnan(x) && isnan(y)) || fabs(x - y) <= tolerance(t) * largest) continue;
-      snprintf(why, size, "element %zu of output %d is %.6g, untuned %.6g", i, k, y, x);
-    }
+    compare_tensors(k, a, b, why, size);
   }
 }
 
@@ -222,18 +293,38 @@ static double block(Runner *r, int runs)
   return least;
 }
 
-/* In turns, until the spread of the ratio is small, the time is up, or it is plain that it loses. */
-static void time_pair(Arena *arena, Runner *base, Runner *r, const MeasureOptions *o, Timing *t)
+/* Runs of one block: some when they are short. */
+static int block_runs(double seconds)
+{
+  static const double BLOCK = 1e-3, NOTHING = 1e-9;
+  int runs = (int)(BLOCK / fmax(seconds, NOTHING));
+  return runs < 1 ? 1 : runs > 20 ? 20 : runs;
+}
+
+/* Without a base: until its own spread is small. */
+static void time_alone(Arena *arena, Runner *r, double limit, int most, Timing *t)
 {
   enum { FEWEST = 5 };
-  static const double SMALL = 0.005, HOPELESS = 1.25, BLOCK = 1e-3, NOTHING = 1e-9;
-  double limit = o->seconds > 0 ? o->seconds : 0.3;
-  int most = o->rounds > 0 && o->rounds < MOST_ROUNDS ? o->rounds : 40;
+  static const double SMALL = 0.01;
   double start = clock_seconds();
-  double warm = fmax(block(base, 2), block(r, 2));
-  double whole = (clock_seconds() - start) / 4;
-  int runs = (int)(BLOCK / fmax(fmax(warm, whole / 4), NOTHING));
-  runs = runs < 1 ? 1 : runs > 20 ? 20 : runs;
+  int runs = block_runs(run_once(r));
+  for (t->n = 0; t->n < most;) {
+    t->seconds[t->n++] = block(r, runs);
+    bool late = clock_seconds() - start > limit;
+    if (t->n < FEWEST && !(late && t->n >= 3)) continue;
+    double wide = tune_quartile(arena, t->n, t->seconds, 0.75) - tune_quartile(arena, t->n, t->seconds, 0.25);
+    if (late || (t->n >= 2 * FEWEST && wide < SMALL * tune_median(arena, t->n, t->seconds))) break;
+  }
+}
+
+/* In turns, until the spread of the ratio is small, the time is up, or it is plain how it ends. */
+static void time_pair(Arena *arena, Runner *base, Runner *r, double limit, int most, Timing *t)
+{
+  enum { FEWEST = 5 };
+  static const double SMALL = 0.005, HOPELESS = 1.25, CERTAIN = 0.5;
+  double start = clock_seconds();
+  double counted = fmax(block(base, 1), block(r, 1));
+  int runs = block_runs(fmax(counted, (clock_seconds() - start) / 8));
   start = clock_seconds();
   for (t->n = 0; t->n < most;) {
     bool first = t->n % 2;
@@ -243,7 +334,7 @@ static void time_pair(Arena *arena, Runner *base, Runner *r, const MeasureOption
     if (t->n < 3) continue;
     Comparison c = tune_compare(arena, &(Repeats){t->n, t->base}, &(Repeats){t->n, t->seconds});
     bool late = clock_seconds() - start > limit;
-    if (c.ratio - 2 * c.spread > HOPELESS) break;
+    if (c.ratio - 2 * c.spread > HOPELESS || c.ratio + 2 * c.spread < CERTAIN) break;
     if (t->n >= FEWEST && (late || (t->n >= 2 * FEWEST && c.spread < SMALL))) break;
   }
 }
@@ -281,7 +372,9 @@ static void build_base(Ctx *ctx, void *arg)
 {
   Child *c = arg;
   (void)ctx;
-  build_runner(&c->base, c->spec, c->spec->base_built, c->spec->base, c->threads);
+  if (c->spec->func && !c->spec->base_func) return;
+  if (c->spec->func) build_func(&c->base, c->spec->base_func, c->spec->target);
+  else build_runner(&c->base, c->spec, c->spec->base_built, c->spec->base, c->threads);
   run_once(&c->base);
 }
 
@@ -290,7 +383,9 @@ static void build_now(Ctx *ctx, void *arg)
   Child *c = arg;
   (void)ctx;
   const MeasureSpec *s = c->spec;
-  build_runner(&c->now, s, s->built ? s->built[c->at] : NULL, s->lines ? s->lines[c->at] : NULL, c->threads);
+  if (s->func) build_func(&c->now, s->func[c->at], s->target);
+  else
+    build_runner(&c->now, s, s->built ? s->built[c->at] : NULL, s->lines ? s->lines[c->at] : NULL, c->threads);
 }
 
 static void run_now(Ctx *ctx, void *arg)
@@ -299,15 +394,20 @@ static void run_now(Ctx *ctx, void *arg)
   Text out = text_new(scratch(ctx));
   char why[200];
   if (c->options->before) c->options->before(c->options->env, c->at);
+  bool alone = !c->base.func && !c->base.ex;
   run_once(&c->now);
-  compare_outputs(&c->base, &c->now, why, sizeof why);
+  *why = 0;
+  if (!alone) compare_outputs(&c->base, &c->now, why, sizeof why);
   if (*why) {
     text_printf(&out, "fail %d %s\n", TUNE_WRONG, why);
     tell_text(c, &out);
     return;
   }
-  Timing t;
-  time_pair(scratch(ctx), &c->base, &c->now, c->options, &t);
+  Timing t = {0};
+  double limit = c->options->seconds > 0 ? c->options->seconds : 0.3;
+  int most = c->options->rounds > 0 && c->options->rounds < MOST_ROUNDS ? c->options->rounds : 40;
+  if (alone) time_alone(scratch(ctx), &c->now, limit, most, &t);
+  else time_pair(scratch(ctx), &c->base, &c->now, limit, most, &t);
   text_add(&out, "done");
   for (int i = 0; i < t.n; i++) text_printf(&out, " %.6g %.6g", t.seconds[i], t.base[i]);
   text_char(&out, '\n');
@@ -464,7 +564,8 @@ static void give_seconds(Parent *p, const char *text)
   for (double x = strtod(text, &end); end != text; x = strtod(text, &end)) {
     vec_push(p->arena, &s, x);
     text = end;
-    vec_push(p->arena, &b, strtod(text, &end));
+    double y = strtod(text, &end);
+    if (y > 0) vec_push(p->arena, &b, y);
     text = end;
   }
   give(p, &(MeasureResult){.status = TUNE_OK, .note = "", .seconds = {s.n, s.v}, .base = {b.n, b.v}});

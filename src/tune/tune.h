@@ -180,6 +180,10 @@ typedef struct MeasureSpec {
   const char *const *lines;
   Compiled *base_built; /* NULL, or all of them built already: this one … */
   Compiled **built;     /* … and n others */
+  /* Or loop programs instead of models, over the same buffers of known sizes: the base (NULL: there is none, nothing is
+   * checked and no time is taken beside) and n others, of which NULL is one that could not be made. */
+  const PrimFunc *base_func;
+  const PrimFunc *const *func;
 } MeasureSpec;
 /* told is called as results come in, in order; non-zero from it ends the measuring. */
 void tune_measure(Ctx *, Arena *, const MeasureSpec *, const MeasureOptions *,
