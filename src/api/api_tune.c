@@ -138,6 +138,109 @@ static void tuned_plans(Call *c)
                                            arg_target(c, 2, pc), pc));
 }
 
+/* ---- loop programs ------------------------------------------------------------------------------------------- */
+
+/* A user's function is handed [trials, failed, seconds before, best, elapsed]. */
+static int tell_program(void *env, const TuneProgram *p, double best, double elapsed)
+{
+  Listener *l = env;
+  if (!l->progress) return 0;
+  const LatheValue v[] = {api_val_int(p->trials), api_val_int(p->failed), api_val_float(p->before), api_val_float(best),
+                          api_val_float(elapsed)};
+  LatheValue all = list_value(v, sizeof v / sizeof *v);
+  int32_t answer = l->progress(NULL, &all);
+  if (answer < 0) raise(l->ctx, ERR_CALLBACK, NOWHERE, "the function that follows the tuning failed");
+  return answer;
+}
+
+static const Target *arg_host(Call *c, int i)
+{
+  const Target *t = api_arg_ptr(c, i);
+  if (!t) t = target_host(c->ctx);
+  if (!t->is_host || target_is_gpu(t))
+    raise(c->ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s' is not this machine's CPU: what is tuned has to run here", t->text);
+  return t;
+}
+
+static void program(Call *c)
+{
+  Listener *l = arena_new_of(scratch(c->ctx), Listener);
+  *l = (Listener){c->ctx, (int32_t (*)(void *, const LatheValue *))(intptr_t)api_arg_int(c, 7)};
+  TuneProgramOptions o = {.seconds = api_arg_given(c, 3) ? api_arg_float(c, 3) : 0,
+                          .trials = api_arg_given(c, 4) ? api_arg_int(c, 4) : 0,
+                          .resume = api_arg_bool(c, 5),
+                          .seed = (uint64_t)api_arg_int(c, 6),
+                          .progress = tell_program,
+                          .env = l};
+  if (!(o.seconds > 0) && o.trials <= 0)
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "tuning wants a limit: seconds or trials, above zero");
+  const Target *target = arg_host(c, 1);
+  Db *db = api_arg_given(c, 2) ? arg_db(c, 2, true) : NULL;
+  TuneProgram p = tune_program(c->ctx, own_arena(c->ctx), api_arg_ptr(c, 0), target, db, &o);
+  LatheValue *v = api_val_list(c, 6, c->out);
+  v[0] = api_val_str(c, p.trace);
+  v[1] = api_val_float(p.before);
+  v[2] = api_val_float(p.after);
+  v[3] = api_val_int(p.trials);
+  v[4] = api_val_int(p.failed);
+  v[5] = api_val_bool(p.stopped);
+}
+
+static void tuned_trace(Call *c)
+{
+  Arena *a = own_arena(c->ctx);
+  const Target *t = api_arg_ptr(c, 2);
+  if (!t) t = target_host(c->ctx);
+  *c->out = api_val_str(c, db_best_trace(arg_db(c, 0, false), a, tune_program_name(a, api_arg_ptr(c, 1), t), t->text));
+}
+
+static void program_name(Call *c)
+{
+  Arena *a = own_arena(c->ctx);
+  const Target *t = api_arg_ptr(c, 1);
+  *c->out = api_val_str(c, tune_program_name(a, api_arg_ptr(c, 0), t ? t : target_host(c->ctx)));
+}
+
+static LatheValue val_seconds(Call *c, const Repeats *r)
+{
+  LatheValue list;
+  LatheValue *v = api_val_list(c, r->n, &list);
+  for (int i = 0; i < r->n; i++) v[i] = api_val_float(r->seconds[i]);
+  return list;
+}
+
+typedef struct Measured {
+  Call *c;
+  LatheValue *v;
+  int n;
+} Measured;
+
+static int take_result(void *env, int i, const MeasureResult *r)
+{
+  Measured *m = env;
+  LatheValue *v = api_val_list(m->c, 4, &m->v[i]);
+  v[0] = api_val_str(m->c, tune_status_name(r->status));
+  v[1] = api_val_str(m->c, r->note);
+  v[2] = val_seconds(m->c, &r->seconds);
+  v[3] = val_seconds(m->c, &r->base);
+  m->n = i + 1;
+  return 0;
+}
+
+static void measure(Call *c)
+{
+  const void **func;
+  int n = api_arg_ptrs(c, NULL, 0, &func);
+  MeasureSpec spec = {
+    .target = arg_host(c, 2), .n = n, .base_func = api_arg_ptr(c, 1), .func = (const PrimFunc *const *)func};
+  MeasureOptions o = {.threads = api_arg_given(c, 6) ? api_arg_int32(c, 6, 1, 1024) : spec.target->num_cores,
+                      .seconds = api_arg_given(c, 3) ? api_arg_float(c, 3) : 0,
+                      .build_limit = api_arg_given(c, 4) ? api_arg_float(c, 4) : 0,
+                      .run_limit = api_arg_given(c, 5) ? api_arg_float(c, 5) : 0};
+  Measured m = {.c = c, .v = api_val_list(c, n, c->out)};
+  tune_measure(c->ctx, own_arena(c->ctx), &spec, &o, take_result, &m);
+}
+
 /* ---- databases -------------------------------------------------------------------------------------------- */
 
 static void list(Call *c)
@@ -180,6 +283,19 @@ const ApiFunction api_tune_functions[] = {
    network},
   {"tune_tasks", "m: module, target: target?, p: passcontext -> list[any]",
    "what there is to tune: workload, what, calls, flops, untuned plan, plans with predicted seconds, module", tasks},
+  {"tune_program",
+   "f: primfunc, target: target?, db: str?, seconds: float?, trials: int?, resume: bool?, seed: int?, progress: function? -> "
+   "list[any]",
+   "tunes a loop program: trace, seconds before and after, trials, failed, stopped; progress(user, [trials, failed, "
+   "before, best, elapsed]) stops it with 1, fails with -1",
+   program},
+  {"tune_program_name", "f: primfunc, target: target? -> str", "the workload's name in databases", program_name},
+  {"tuned_trace", "db: str, f: primfunc, target: target? -> str?", "the fastest trace that a database has", tuned_trace},
+  {"tune_measure",
+   "funcs: list[primfunc], base: primfunc?, target: target?, seconds: float?, build_limit: float?, run_limit: float?, threads: "
+   "int? -> list[any]",
+   "each of them in a child process, checked and in turns with the base: status, note, seconds, seconds of the base",
+   measure},
   {"tuned_plans", "db: str, m: module, target: target?, p: passcontext -> str",
    "what a database has for the model, for the config lathe.tuned", tuned_plans},
   {"db_list", "db: str, json: bool? -> str", "a line for each workload", list},

@@ -421,6 +421,29 @@ const char *db_winners(Db *db, Arena *arena, const char *target)
   return text_str(&out);
 }
 
+typedef struct BestTrace {
+  Arena *arena;
+  const char *trace;
+  double seconds;
+} BestTrace;
+
+static void compare_trace(void *env, const TuneRecord *r)
+{
+  BestTrace *b = env;
+  bool fit = !strcmp(r->kind, "trace") && r->status == TUNE_OK && tune_beats(b->arena, &r->base_seconds, &r->seconds);
+  double seconds = fit ? tune_median(b->arena, r->seconds.n, r->seconds.seconds) : 0;
+  if (!fit || (b->trace && seconds >= b->seconds)) return;
+  b->trace = arena_strdup(b->arena, r->candidate);
+  b->seconds = seconds;
+}
+
+const char *db_best_trace(Db *db, Arena *arena, const char *workload, const char *target)
+{
+  BestTrace b = {.arena = arena};
+  db_each(db, workload, target, compare_trace, &b);
+  return b.trace;
+}
+
 /* ---- lists ----------------------------------------------------------------------------------------------------------- */
 
 static const char *rows(Query *q, Arena *arena)

@@ -8,7 +8,7 @@
 
 #include "tune/tune.h"
 
-enum { FEATURES = 24 };
+enum { FEATURES = 48 };
 
 /* Fields of a name have the same place in every implementation that has it. */
 static int place_of(const char *name, size_t n, uint64_t power)

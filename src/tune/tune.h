@@ -105,6 +105,9 @@ const char *db_verdict(Db *, Arena *, const char *model, const char *target);
 /* "WORKLOAD PLAN => PLAN": records that beat their base, the best of each, for networks that were never measured. */
 const char *db_winners(Db *, Arena *, const char *target);
 
+/* The trace that is fastest of those that beat what they were measured beside; NULL: none. */
+const char *db_best_trace(Db *, Arena *, const char *workload, const char *target);
+
 /* The commands of `lathe db`.  Lines of JSON, one an entry; what is there already is not taken twice. */
 typedef struct DbCount {
   int64_t taken, known, bad; /* lines that came in, were there before, were none */
@@ -238,5 +241,36 @@ typedef struct TuneSummary {
   bool stopped, judged;
 } TuneSummary;
 TuneSummary tune_network(Ctx *, Module *, const Target *, PassContext *, Db *, const TuneOptions *);
+
+/* ---- sketch.c: schedules by rules, for loop programs that no plan covers ----------------------------------------------- */
+
+/* A schedule of f, drawn; its trace has the decisions.  Goes with the caller's scope.  Raises where f has no blocks. */
+Sched *tune_sketch(Arena *, const PrimFunc *f, const Target *, uint64_t seed);
+/* The trace with one decision changed, which need not be possible. */
+const char *tune_mutate(Arena *, const char *trace, uint64_t *seed);
+/* What the model reads of a trace: its form and the decided numbers, written as a plan is. */
+const char *tune_decisions(Arena *, const char *trace);
+
+/* ---- program.c: a loop program tuned ----------------------------------------------------------------------------------- */
+
+typedef struct TuneProgram {
+  const char *trace; /* of the fastest; "": as it was given */
+  double before, after; /* seconds of a call; before 0: it was not measured in this run */
+  int trials, failed;
+  bool stopped;
+} TuneProgram;
+typedef struct TuneProgramOptions {
+  double seconds; /* 0: no limit */
+  int64_t trials; /* 0: no limit */
+  bool resume;    /* from what the database has */
+  uint64_t seed;
+  MeasureOptions measure;
+  int (*progress)(void *env, const TuneProgram *, double best, double elapsed); /* NULL; non-zero ends it */
+  void *env;
+} TuneProgramOptions;
+/* The name of the workload: the function's meaning and what of the target matters. */
+const char *tune_program_name(Arena *, const PrimFunc *, const Target *);
+/* db NULL: nothing is kept. */
+TuneProgram tune_program(Ctx *, Arena *, const PrimFunc *, const Target *, Db *, const TuneProgramOptions *);
 
 #endif

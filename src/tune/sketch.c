@@ -1,0 +1,430 @@
+/* sketch.c: schedules for loop programs that no plan covers, by rules with sampled decisions.
+ *
+ * In: a function as its tensor expressions make it, every block under loops of its own.  Out: the trace of a schedule.
+ *   blocks that only move or map elements    are put into their consumers
+ *   sums over many elements, few results     the sum in parts (rfactor), lanes of a vector
+ *   other reductions                         tiles in four levels over space and two over the sum:
+ *                                              S S R S R S, the outermost on threads, the innermost as vectors,
+ *                                              partial results in a tile of their own or with the block that follows
+ *   what is left                             rows on threads, vectors within
+ * Which form a schedule has is drawn first; the sizes are decisions in the trace, and tune_mutate changes one of those.
+ * A rule that a primitive refuses is left out. */
+#include <stdlib.h>
+
+#include "tune/tune.h"
+
+enum { MAX_LOOPS = 16, LEVELS = 4, SUMS = 2 };
+
+typedef struct Sketch {
+  Ctx *ctx;
+  Arena *arena;
+  Sched *s;
+  const Target *target;
+  uint64_t seed;
+} Sketch;
+
+static uint64_t draw(uint64_t *seed)
+{
+  uint64_t z = *seed += 0x9e3779b97f4a7c15u;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return z ^ z >> 31;
+}
+
+/* ---- steps that may be refused ------------------------------------------------------------------------- */
+
+typedef struct Step {
+  Sketch *k;
+  enum { INLINE, FUSED_UNDER, VECTORS, THREADS, PARTS, INIT } what;
+  BlockRV block;
+  LoopRV loop;
+  BlockRV made;
+} Step;
+
+static void do_step(Ctx *ctx, void *arg)
+{
+  Step *t = arg;
+  Sched *s = t->k->s;
+  (void)ctx;
+  switch (t->what) {
+  case INLINE: sched_compute_inline(s, t->block); break;
+  case FUSED_UNDER: sched_reverse_compute_at(s, t->block, t->loop, true, -1); break;
+  case VECTORS: sched_vectorize(s, t->loop); break;
+  case THREADS: sched_parallel(s, t->loop); break;
+  case PARTS: t->made = sched_rfactor(s, t->loop, 0); break;
+  case INIT: t->made = sched_decompose_reduction(s, t->block, t->loop); break;
+  }
+}
+
+static bool attempt(Step *t)
+{
+  ErrKind kind = protect(t->k->ctx, do_step, t);
+  if (error_passes_on(kind)) error_reraise(t->k->ctx);
+  return kind == ERR_NONE;
+}
+
+/* ---- what there is ----------------------------------------------------------------------------------------- */
+
+typedef struct BlockFacts {
+  const char *name;
+  int space, sums; /* iterations of each kind */
+  double results, steps;
+  bool output, plain; /* it writes a parameter; its loops are its iterations, one each */
+  const Buffer *writes;
+} BlockFacts;
+typedef Vec(BlockFacts) BlockList;
+
+typedef struct Listing {
+  Sketch *k;
+  BlockList list;
+} Listing;
+
+static bool is_parameter(const PrimFunc *f, const Buffer *b)
+{
+  for (int i = 0; i < f->nparam; i++)
+    if (f->param[i].buffer == b) return true;
+  return false;
+}
+
+static bool note_block(void *env, Stmt *s)
+{
+  Listing *l = env;
+  if (s->kind != S_BLOCK) return true;
+  const Block *b = s->u.block;
+  if (!stmt_enclosing_block(s)) return true;
+  BlockFacts f = {.name = b->name, .results = 1, .steps = 1, .plain = true};
+  Stmt **loop;
+  int n = stmt_loops(scratch(l->k->ctx), s, &loop);
+  f.plain = n == b->niter && b->nwrites == 1 && n <= MAX_LOOPS;
+  for (int i = 0; i < b->niter; i++) {
+    const BlockIter *it = &b->iter[i];
+    double extent = it->extent->kind == E_INT ? (double)it->extent->u.i : 0;
+    f.space += it->kind == ITER_SPATIAL;
+    f.sums += it->kind == ITER_REDUCE;
+    f.steps *= extent;
+    if (it->kind == ITER_SPATIAL) f.results *= extent;
+    f.plain = f.plain && extent > 0 && it->value->kind == E_VAR && it->value->u.var == loop[i]->u.loop.var;
+  }
+  f.plain = f.plain && f.space + f.sums == b->niter;
+  f.writes = b->nwrites ? b->writes[0].buffer : NULL;
+  f.output = f.writes && is_parameter(sched_func(l->k->s), f.writes);
+  vec_push(l->k->arena, &l->list, f);
+  return false;
+}
+
+static BlockList blocks_of(Sketch *k)
+{
+  Listing l = {.k = k};
+  stmt_visit(sched_func(k->s)->body, note_block, &l);
+  return l.list;
+}
+
+static void inline_all(Sketch *k)
+{
+  BlockList all = blocks_of(k);
+  for (int i = 0; i < all.n; i++)
+    if (!all.v[i].output && !all.v[i].sums) {
+      Step t = {.k = k, .what = INLINE, .block = sched_get_block(k->s, all.v[i].name)};
+      attempt(&t);
+    }
+}
+
+/* ---- marks ------------------------------------------------------------------------------------------------------- */
+
+static void vectorize(Sketch *k, LoopRV loop)
+{
+  Step t = {.k = k, .what = VECTORS, .loop = loop};
+  attempt(&t);
+}
+
+static void vectorize_last(Sketch *k, BlockRV block)
+{
+  LoopRV *loop;
+  int n = sched_get_loops(k->s, block, k->arena, &loop);
+  if (n) vectorize(k, loop[n - 1]);
+}
+
+static IntRV sample(Sketch *k, int n, const int64_t *values)
+{
+  double probs[8];
+  for (int i = 0; i < n; i++) probs[i] = 1.0 / n;
+  return sched_sample_categorical(k->s, n, values, probs, -1);
+}
+
+static void unroll_some(Sketch *k, LoopRV loop)
+{
+  static const int64_t steps[] = {0, 16, 64, 256};
+  IntRV v = sample(k, 4, steps);
+  SchedArg args[] = {{.kind = SA_LOOP, .u.i = loop.id},
+                     {.kind = SA_STR, .u.s = "pragma_auto_unroll_max_step"},
+                     {.kind = SA_INTRV, .u.i = v.id}};
+  sched_call(k->s, "annotate", 3, args);
+}
+
+static LoopRV fuse(Sketch *k, int n, const LoopRV *loop) { return n == 1 ? loop[0] : sched_fuse(k->s, n, loop, true); }
+
+/* ---- a map over elements ------------------------------------------------------------------------------------------- */
+
+static void split_by(Sketch *k, LoopRV loop, IntRV inner, LoopRV out[2])
+{
+  SchedArg factors[] = {{.kind = SA_NONE}, {.kind = SA_INTRV, .u.i = inner.id}};
+  SchedArg args[] = {{.kind = SA_LOOP, .u.i = loop.id}, {.kind = SA_LIST, .u.list = {factors, 2}}};
+  SchedArg made = sched_call(k->s, "split", 2, args);
+  for (int i = 0; i < 2; i++) out[i].id = (int)made.u.list.v[i].u.i;
+}
+
+static void map_rule(Sketch *k, const BlockFacts *f)
+{
+  int64_t lanes = target_lanes(k->target, 32);
+  const int64_t widths[] = {lanes, 2 * lanes, 4 * lanes, 16 * lanes};
+  LoopRV *loop;
+  LoopRV part[2];
+  BlockRV block = sched_get_block(k->s, f->name);
+  int n = sched_get_loops(k->s, block, k->arena, &loop);
+  if (n == 0) return;
+  LoopRV all = fuse(k, n, loop);
+  split_by(k, all, sample(k, 4, widths), part);
+  Step t = {.k = k, .what = THREADS, .loop = part[0]};
+  attempt(&t);
+  vectorize(k, part[1]);
+}
+
+/* ---- a sum with few results ------------------------------------------------------------------------------------------- */
+
+static void parts_rule(Sketch *k, const BlockFacts *f)
+{
+  int64_t lanes = target_lanes(k->target, 32);
+  const int64_t widths[] = {lanes, 2 * lanes, 4 * lanes, 8 * lanes};
+  LoopRV *loop;
+  LoopRV part[2];
+  BlockRV block = sched_get_block(k->s, f->name);
+  int n = sched_get_loops(k->s, block, k->arena, &loop);
+  LoopRV sum = fuse(k, n - f->space, loop + f->space);
+  split_by(k, sum, sample(k, 4, widths), part);
+  Step t = {.k = k, .what = PARTS, .loop = part[1]};
+  if (!attempt(&t)) return;
+  n = sched_get_loops(k->s, t.made, k->arena, &loop); /* results, sum, lanes in some order: lanes innermost */
+  if (n >= 2) {
+    Step first = {.k = k, .what = INIT, .block = t.made, .loop = loop[f->space]};
+    if (f->space) {
+      Step threads = {.k = k, .what = THREADS, .loop = loop[0]};
+      attempt(&threads);
+    }
+    if (attempt(&first)) vectorize_last(k, first.made);
+    vectorize_last(k, t.made);
+    unroll_some(k, loop[n - 2]);
+  }
+}
+
+/* ---- tiles ---------------------------------------------------------------------------------------------------------------- */
+
+static void tile_loop(Sketch *k, LoopRV loop, int n, LoopRV *out)
+{
+  enum { INNERMOST = 64 };
+  IntRV tile[LEVELS];
+  SchedArg factors[LEVELS];
+  sched_sample_perfect_tile(k->s, loop, n, INNERMOST, NULL, tile);
+  for (int i = 0; i < n; i++) factors[i] = (SchedArg){.kind = SA_INTRV, .u.i = tile[i].id};
+  SchedArg args[] = {{.kind = SA_LOOP, .u.i = loop.id}, {.kind = SA_LIST, .u.list = {factors, n}}};
+  SchedArg made = sched_call(k->s, "split", 2, args);
+  for (int i = 0; i < n; i++) out[i].id = (int)made.u.list.v[i].u.i;
+}
+
+/* The block that reads what this one writes, if it is the only one and a map. */
+static const char *follower(Sketch *k, BlockRV block)
+{
+  BlockRV *consumer;
+  if (sched_get_consumers(k->s, block, k->arena, &consumer) != 1) return NULL;
+  const Block *b = sched_block_stmt(k->s, consumer[0])->u.block;
+  for (int i = 0; i < b->niter; i++)
+    if (b->iter[i].kind != ITER_SPATIAL) return NULL;
+  return b->name;
+}
+
+/* S S R S R S: the loops of a level together, in the order of the block's iterations. */
+static void order_tiles(Sketch *k, int space, int sums, LoopRV (*at)[LEVELS], LoopRV (*sum)[SUMS])
+{
+  LoopRV all[MAX_LOOPS * LEVELS];
+  int n = 0;
+  for (int level = 0; level < LEVELS; level++) {
+    for (int i = 0; i < space; i++) all[n++] = at[i][level];
+    for (int i = 0; i < sums && level > 0 && level < LEVELS - 1; i++) all[n++] = sum[i][level - 1];
+  }
+  sched_reorder(k->s, n, all);
+}
+
+/* A result goes through a tile of its own, or through what follows it; false: neither can be. */
+static bool close_tile(Sketch *k, BlockRV block, LoopRV under, bool own)
+{
+  const char *next = follower(k, block);
+  Step t = {.k = k, .what = FUSED_UNDER, .loop = under};
+  if (next) t.block = sched_get_block(k->s, next);
+  else if (own) t.block = sched_cache_write(k->s, block, 0, "global", 0, NULL);
+  else return false;
+  if (!attempt(&t)) return false;
+  vectorize_last(k, t.block);
+  return true;
+}
+
+static void tile_rule(Sketch *k, const BlockFacts *f)
+{
+  LoopRV at[MAX_LOOPS][LEVELS];
+  LoopRV sum[MAX_LOOPS][SUMS];
+  LoopRV outer[2 * MAX_LOOPS];
+  LoopRV *loop;
+  uint64_t form = draw(&k->seed);
+  BlockRV block = sched_get_block(k->s, f->name);
+  int n = sched_get_loops(k->s, block, k->arena, &loop);
+  const Block *b = sched_block_stmt(k->s, block)->u.block;
+  IterKind kind[MAX_LOOPS];
+  for (int i = 0; i < n; i++) kind[i] = b->iter[i].kind;
+  int space = 0;
+  int sums = 0;
+  for (int i = 0; i < n; i++) {
+    if (kind[i] == ITER_REDUCE) tile_loop(k, loop[i], SUMS, sum[sums++]);
+    else tile_loop(k, loop[i], LEVELS, at[space++]);
+  }
+  order_tiles(k, space, sums, at, sum);
+  bool closed = close_tile(k, block, at[space - 1][1], form & 1);
+  int nouter = 0;
+  for (int level = 0; level < (form & 2 && !closed ? 2 : 1); level++)
+    for (int i = 0; i < space; i++) outer[nouter++] = at[i][level];
+  LoopRV threads = fuse(k, nouter, outer);
+  Step t = {.k = k, .what = THREADS, .loop = threads};
+  attempt(&t);
+  Step first = {.k = k, .what = INIT, .block = block, .loop = sum[0][0]};
+  if (attempt(&first)) vectorize_last(k, first.made);
+  vectorize(k, at[space - 1][LEVELS - 1]);
+  unroll_some(k, threads);
+}
+
+/* ---- a whole function ---------------------------------------------------------------------------------------------------------- */
+
+static bool is_there(Sketch *k, const char *name)
+{
+  Stmt *s = func_find_block(sched_func(k->s), name);
+  return s && stmt_enclosing_block(s);
+}
+
+/* Loops as the expressions made them? */
+static const BlockFacts *facts_of(Sketch *k, const char *name)
+{
+  BlockList now = blocks_of(k);
+  for (int i = 0; i < now.n; i++)
+    if (!strcmp(now.v[i].name, name) && now.v[i].plain) return arena_copy(k->arena, &now.v[i], sizeof now.v[i]);
+  return NULL;
+}
+
+static void sketch_body(Sketch *k)
+{
+  enum { FEW = 64, MANY = 256 };
+  inline_all(k);
+  BlockList all = blocks_of(k);
+  for (int pass = 0; pass < 2; pass++) /* reductions first: what follows may come under their tiles */
+    for (int i = 0; i < all.n; i++) {
+      const BlockFacts *f = is_there(k, all.v[i].name) ? facts_of(k, all.v[i].name) : NULL;
+      if (!f || (f->sums == 0) == (pass == 0)) continue;
+      if (!f->sums) map_rule(k, f);
+      else if (f->results < FEW && f->steps / f->results >= MANY) parts_rule(k, f);
+      else if (f->space) tile_rule(k, f);
+    }
+}
+
+static void free_sched(void *s) { sched_free(s); }
+
+Sched *tune_sketch(Arena *arena, const PrimFunc *f, const Target *target, uint64_t seed)
+{
+  Sketch k = {.ctx = f->m->ctx, .arena = arena, .target = target, .seed = seed};
+  k.s = sched_new(f, draw(&k.seed));
+  defer(k.ctx, free_sched, k.s);
+  sketch_body(&k);
+  return k.s;
+}
+
+/* ---- decisions ------------------------------------------------------------------------------------------------------------------- */
+
+/* The next line with a decision: where that begins and ends. */
+static const char *next_decision(const char *p, size_t *n, bool *tile)
+{
+  static const char mark[] = "decision=";
+  const char *at = strstr(p, mark);
+  if (!at) return NULL;
+  at += sizeof mark - 1;
+  *tile = *at == '[';
+  *n = *tile ? strcspn(at, "]") + 1 : strspn(at, "-0123456789");
+  return at;
+}
+
+static int least_factor(int64_t v)
+{
+  for (int p = 2; (int64_t)p * p <= v && p < 1000; p++)
+    if (v % p == 0) return p;
+  return v < 1 << 30 ? (int)v : 1;
+}
+
+/* A prime factor goes from one tile to another. */
+static void mutate_tile(Text *out, const char *text, uint64_t *seed)
+{
+  int64_t tile[LEVELS];
+  int n = 0;
+  const char *p = text + 1;
+  while (n < LEVELS && *p != ']') {
+    char *end;
+    tile[n++] = strtoll(p, &end, 10);
+    p = end + strspn(end, ", ");
+  }
+  for (int tries = 0; tries < 16 && n > 1; tries++) {
+    int from = (int)(draw(seed) % (uint64_t)n);
+    int to = (int)(draw(seed) % (uint64_t)n);
+    int factor = tile[from] > 1 ? least_factor(tile[from]) : 1;
+    if (from == to || factor == 1) continue;
+    tile[from] /= factor;
+    tile[to] *= factor;
+    break;
+  }
+  text_char(out, '[');
+  for (int i = 0; i < n; i++) text_printf(out, "%s%" PRId64, i ? ", " : "", tile[i]);
+  text_char(out, ']');
+}
+
+const char *tune_mutate(Arena *arena, const char *trace, uint64_t *seed)
+{
+  Text out = text_new(arena);
+  size_t n;
+  bool tile;
+  int count = 0;
+  for (const char *p = trace; (p = next_decision(p, &n, &tile)); p += n) count++;
+  if (!count) return trace;
+  int which = (int)(draw(seed) % (uint64_t)count);
+  const char *at = next_decision(trace, &n, &tile);
+  while (which-- > 0) at = next_decision(at + n, &n, &tile);
+  text_addn(&out, trace, (size_t)(at - trace));
+  if (tile) mutate_tile(&out, at, seed);
+  else text_printf(&out, "%d", (int)(draw(seed) % 4)); /* of four values */
+  text_add(&out, at + n);
+  return text_str(&out);
+}
+
+/* "form{d0=…}": the calls without their decisions by a hash, and every decided number by its place. */
+const char *tune_decisions(Arena *arena, const char *trace)
+{
+  Text out = text_new(arena);
+  Text fields = text_new(arena);
+  uint64_t form = 1;
+  size_t n;
+  bool tile;
+  int number = 0;
+  const char *from = trace;
+  for (const char *p = trace; (p = next_decision(p, &n, &tile)); from = p += n) {
+    form = hash_bytes(from, (size_t)(p - from), form);
+    const char *q = p + tile;
+    while (q < p + n && (*q == '-' || (*q >= '0' && *q <= '9'))) {
+      char *end;
+      text_printf(&fields, "%sd%d=%lld", fields.n ? ", " : "", number++, strtoll(q, &end, 10));
+      q = end + strspn(end, ", ");
+    }
+  }
+  form = hash_bytes(from, strlen(from), form);
+  text_printf(&out, "form%016" PRIx64 "{%s}", form, text_str(&fields));
+  return text_str(&out);
+}
