@@ -264,6 +264,7 @@ TuneProgram tune_program(Ctx *ctx, Arena *arena, const PrimFunc *f, const Target
                        .start = clock_seconds(),
                        .seed = o->seed};
   if (s->measure.threads <= 0) s->measure.threads = target->num_cores;
+  if (s->measure.build_limit <= 0) s->measure.build_limit = 15;
   if (db && o->resume) resume(s);
   while (!is_over(s)) {
     Scope round = scope_begin(ctx);

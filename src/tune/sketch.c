@@ -153,7 +153,7 @@ static IntRV sample(Sketch *k, int n, const int64_t *values)
 
 static void unroll_some(Sketch *k, LoopRV loop)
 {
-  static const int64_t steps[] = {0, 16, 64, 256};
+  static const int64_t steps[] = {0, 8, 16, 64};
   IntRV v = sample(k, 4, steps);
   SchedArg args[] = {{.kind = SA_LOOP, .u.i = loop.id},
                      {.kind = SA_STR, .u.s = "pragma_auto_unroll_max_step"},

@@ -1,0 +1,197 @@
+/* test_sketch.c: schedules that the rules draw, and those with a decision changed, compute what the program does; a
+ * loop program tuned end to end. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "tune/tune.h"
+
+static void run_body(void (*body)(Ctx *, void *), void *arg)
+{
+  Ctx *ctx = ctx_new();
+  if (protect(ctx, body, arg)) fail_msg("%s", error_message(ctx));
+  ctx_free(ctx);
+}
+
+static void release_module(void *m) { module_release(m); }
+static void drop_arena(void *a) { arena_free(a); }
+static void free_sched(void *s) { sched_free(s); }
+
+static Arena *own_arena(Ctx *ctx)
+{
+  Arena *a = arena_new(ctx);
+  defer(ctx, drop_arena, a);
+  return a;
+}
+
+static Module *own_module(Ctx *ctx)
+{
+  Module *m = module_new(ctx);
+  defer(ctx, release_module, m);
+  return m;
+}
+
+static PrimFunc *parse(Ctx *ctx, const char *text)
+{
+  Module *m = own_module(ctx);
+  return func_parse(m, text, "test.py", 1, 0, NULL);
+}
+
+static const char product[] = "@T.prim_func\n"
+                              "def f(A: T.Buffer((24, 18), 'float32'), B: T.Buffer((18, 32), 'float32'), D: T.Buffer((24, 32), 'float32')):\n"
+                              "    C = T.alloc_buffer((24, 32))\n"
+                              "    for i, j, k in T.grid(24, 32, 18):\n"
+                              "        with T.block('C'):\n"
+                              "            vi, vj, vk = T.axis.remap('SSR', [i, j, k])\n"
+                              "            with T.init():\n"
+                              "                C[vi, vj] = T.float32(0)\n"
+                              "            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]\n"
+                              "    for i, j in T.grid(24, 32):\n"
+                              "        with T.block('D'):\n"
+                              "            vi, vj = T.axis.remap('SS', [i, j])\n"
+                              "            D[vi, vj] = C[vi, vj] + T.float32(1)\n";
+static const char total[] = "@T.prim_func\n"
+                            "def f(A: T.Buffer((3, 700), 'float32'), B: T.Buffer((3,), 'float32')):\n"
+                            "    for i, k in T.grid(3, 700):\n"
+                            "        with T.block('B'):\n"
+                            "            vi, vk = T.axis.remap('SR', [i, k])\n"
+                            "            with T.init():\n"
+                            "                B[vi] = T.float32(0)\n"
+                            "            B[vi] = B[vi] + A[vi, vk]\n";
+
+/* The decision that changes is one of a trace's own, and the rest of the text stays. */
+static void check_mutation(Arena *a, const char *trace, const char *changed)
+{
+  const char *x = tune_decisions(a, trace);
+  const char *y = tune_decisions(a, changed);
+  assert_int_equal(strcspn(x, "{"), strcspn(y, "{"));
+  assert_memory_equal(x, y, strcspn(x, "{")); /* the same form */
+}
+
+typedef struct Replay {
+  const PrimFunc *f;
+  const char *trace;
+  Sched *made;
+} Replay;
+
+static void replay(Ctx *ctx, void *arg)
+{
+  Replay *r = arg;
+  (void)ctx;
+  r->made = sched_new(r->f, 1);
+  sched_replay(r->made, r->trace);
+}
+
+/* How many of the traces have tiles; each computes the same as f. */
+static int check_sketches(Ctx *ctx, const PrimFunc *f, int n, const char *mark)
+{
+  int marked = 0;
+  uint64_t seed = 5;
+  for (int i = 0; i < n; i++) {
+    Scope scope = scope_begin(ctx);
+    Arena *a = own_arena(ctx);
+    Sched *s = tune_sketch(a, f, target_host(ctx), (uint64_t)i + 1);
+    const char *trace = sched_trace_text(a, s);
+    marked += strstr(trace, mark) != NULL;
+    random_compare(f, sched_func(s), 7);
+    const char *changed = tune_mutate(a, trace, &seed);
+    check_mutation(a, trace, changed);
+    Replay r = {f, changed, NULL};
+    ErrKind kind = protect(ctx, replay, &r); /* which may be refused */
+    if (r.made) defer(ctx, free_sched, r.made);
+    if (kind == ERR_NONE) random_compare(f, sched_func(r.made), 9);
+    scope_end(ctx, scope);
+  }
+  return marked;
+}
+
+static void sketches_body(Ctx *ctx, void *arg)
+{
+  Scope scope = scope_begin(ctx);
+  (void)arg;
+  enum { N = 8 };
+  assert_int_equal(check_sketches(ctx, parse(ctx, product), N, "sample_perfect_tile"), N);
+  assert_int_equal(check_sketches(ctx, parse(ctx, product), N, "sch.vectorize("), N);
+  assert_int_equal(check_sketches(ctx, parse(ctx, total), N, "sch.rfactor("), N);
+  scope_end(ctx, scope);
+}
+
+static void test_sketches(void **state)
+{
+  (void)state;
+  run_body(sketches_body, NULL);
+}
+
+/* Whatever the program is. */
+static void random_body(Ctx *ctx, void *arg)
+{
+  uint64_t seed = *(uint64_t *)arg;
+  Scope scope = scope_begin(ctx);
+  PrimFunc *f = random_func(own_module(ctx), &seed);
+  check_sketches(ctx, f, 2, "");
+  scope_end(ctx, scope);
+}
+
+static void test_random_programs(void **state)
+{
+  (void)state;
+  for (uint64_t seed = 1; seed <= 40; seed++) {
+    uint64_t given = seed;
+    Ctx *ctx = ctx_new();
+    if (protect(ctx, random_body, &given)) fail_msg("seed %d: %s", (int)seed, error_message(ctx));
+    ctx_free(ctx);
+  }
+}
+
+static void tune_body(Ctx *ctx, void *arg)
+{
+  Scope scope = scope_begin(ctx);
+  Arena *a = own_arena(ctx);
+  PrimFunc *f = parse(ctx, product);
+  const Target *t = target_host(ctx);
+  Db *db = db_open(ctx, arg, true);
+  TuneProgramOptions o = {.trials = 6, .seed = 3, .measure = {.threads = 1, .seconds = 0.02, .rounds = 5}};
+  TuneProgram p = tune_program(ctx, a, f, t, db, &o);
+  assert_int_equal(p.trials, 6);
+  assert_true(p.before > 0 && p.after > 0 && p.after <= p.before);
+  const char *best = db_best_trace(db, a, tune_program_name(a, f, t), t->text);
+  assert_true(best ? *p.trace != 0 : *p.trace == 0);
+  if (*p.trace) {
+    Sched *s = sched_new(f, 1);
+    defer(ctx, free_sched, s);
+    sched_replay(s, p.trace);
+    random_compare(f, sched_func(s), 11);
+  }
+  o.resume = true;
+  o.trials = 2;
+  TuneProgram q = tune_program(ctx, a, f, t, db, &o);
+  assert_int_equal(q.trials, 2);
+  db_close(db);
+  scope_end(ctx, scope);
+}
+
+static void test_tune(void **state)
+{
+  (void)state;
+  char path[64];
+  char command[100];
+  snprintf(path, sizeof path, "/tmp/lathe_sketch_%d.db", (int)getpid());
+  run_body(tune_body, path);
+  snprintf(command, sizeof command, "rm %s*", path);
+  assert_int_equal(system(command), 0);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_sketches),
+    cmocka_unit_test(test_random_programs),
+    cmocka_unit_test(test_tune),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
