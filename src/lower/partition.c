@@ -23,6 +23,9 @@
  *   workers idle: it keeps its range and chooses between the bodies inside.  Padding that it
  *   copies into a buffer of its own is left to the loops of that copy.
  *
+ *   Loops that were fused are told apart again: a guard over f // 4 or f % 4 is looked at as one over a loop of that
+ *   value, and the body of f chooses between its copies by it.
+ *
  * needs   flat or many-dimensional buffers, no blocks, loops from 0
  * keeps   everything else
  * breaks  loop variables of the copies are new; afterwards nothing is marked likely */
@@ -511,6 +514,111 @@ static Stmt *part_mixed(Below *b, Stmt *s, int tries)
   return NULL;
 }
 
+/* ---- fused loops ------------------------------------------------------------------------------ */
+
+/* The quotient or remainder of var by a constant that stands in e, the outermost one; NULL: there is none, or
+ * there are several. */
+static const Expr *fused_part(const Expr *e, const Var *var)
+{
+  if (!expr_uses_var(e, var)) return NULL;
+  if ((e->kind == E_FLOORDIV || e->kind == E_FLOORMOD) && e->arg[1]->kind == E_INT) return e;
+  const Expr *found = NULL;
+  for (int i = 0; i < e->nargs; i++) {
+    const Expr *one = fused_part(e->arg[i], var);
+    if (one && found && one != found) return NULL;
+    if (one) found = one;
+  }
+  return found;
+}
+
+typedef struct Swap {
+  const Expr *from, *to;
+} Swap;
+
+static const Expr *swap_node(Rewriter *rw, const Expr *e)
+{
+  const Swap *w = rw->env;
+  return e == w->from ? w->to : e;
+}
+
+static void swap_below(Part *p, Stmt *s, const Expr *from, const Expr *to)
+{
+  Swap w = {from, to};
+  Rewriter rw = {.m = p->lo->m, .fn = swap_node, .env = &w, .arena = p->tmp};
+  stmt_rewrite_exprs(s, rewrite_held, &rw);
+}
+
+/* The range of `part`, whose values are 0 to n - 1, on which guards hold that use nothing else of the loop: all but
+ * the first and the last value, so that a copy is for one value. */
+static bool fused_range(Below *b, const Expr *part, int64_t n, const Var *value, Range *range, ExprVec *held)
+{
+  Part *p = b->p;
+  Module *m = p->lo->m;
+  Below of = {.p = p, .var = value, .inner = b->inner, .hidden = b->hidden};
+  Swap w = {part, value->expr};
+  Rewriter rw = {.m = m, .fn = swap_node, .env = &w, .arena = p->tmp};
+  *range = (Range){lower_int(m, part, 0), lower_int(m, part, n)};
+  for (int i = 0; i < b->conds.n; i++) {
+    const Cond *c = &b->conds.v[i];
+    Range r;
+    if (!c->likely || fused_part(c->e, b->var) != part) continue;
+    const Expr *e = expr_rewrite(&rw, c->e);
+    if (expr_uses_var(e, b->var) || !true_range(&of, e, &r) || !intersect(p, range, r)) continue;
+    vec_push(p->tmp, held, e);
+  }
+  int64_t lo, hi;
+  bool constant = lower_const_int(range->lo, &lo) && lower_const_int(range->hi, &hi);
+  return held->n && constant && lo <= 1 && hi >= n - 1;
+}
+
+/* The body of a loop over var, which chooses by the loops that were fused into it; NULL if no guard asks for that. */
+static Stmt *choose_fused(Part *p, const Var *var, Stmt *body)
+{
+  Module *m = p->lo->m;
+  Below b = {.p = p, .var = var};
+  stmt_visit(body, find_stmt, &b);
+  int size = lower_count(body);
+  for (int i = 0; i < b.conds.n && 2 * size <= p->budget; i++) {
+    const Expr *part = b.conds.v[i].likely ? fused_part(b.conds.v[i].e, var) : NULL;
+    Interval of = part ? analyzer_bounds(p->an, part) : (Interval){0};
+    if (!part || of.min != 0 || of.max < 1 || of.max >= INT32_MAX) continue;
+    const Var *value = var_new(m, var->name, part->dtype, VAR_PLAIN);
+    const Expr *zero = lower_int(m, part, 0);
+    const Expr *count = lower_int(m, part, of.max + 1);
+    Range range;
+    ExprVec held = {0};
+    analyzer_bind(p->an, value, zero, count);
+    if (!fused_range(&b, part, of.max + 1, value, &range, &held)) continue;
+    /* a loop over that value alone, for as long as its bodies are made */
+    swap_below(p, body, part, value->expr);
+    Stmt *inner = stmt_for(m, value, zero, count, FOR_SERIAL, NULL, body);
+    Stmt *last = provably_empty(p, range.hi, count) ? NULL : chosen_body(p, inner, (Range){range.hi, count});
+    Stmt *first = provably_empty(p, zero, range.lo) ? NULL : chosen_body(p, inner, (Range){zero, range.lo});
+    take_away(p, body, &held);
+    p->budget -= size * ((first != NULL) + (last != NULL));
+    Stmt *piece[] = {body, last, first};
+    for (int k = 0; k < 3; k++) {
+      Stmt *more = piece[k] ? choose_fused(p, var, piece[k]) : NULL;
+      if (more) piece[k] = more;
+    }
+    body = piece[0];
+    if (last) body = stmt_if(m, expr_lt(m, value->expr, range.hi), body, piece[1]);
+    if (first) body = stmt_if(m, expr_binary(m, E_GE, value->expr, range.lo), body, piece[2]);
+    swap_below(p, body, value->expr, part);
+    return body;
+  }
+  return NULL;
+}
+
+static Stmt *part_fused(Part *p, Stmt *s)
+{
+  Stmt *body = lower_for_gpu(p->lo) ? NULL : choose_fused(p, s->u.loop.var, s->u.loop.body);
+  if (!body) return NULL;
+  s->u.loop.body = lower_simplify(p->lo, p->an, body);
+  lower_map_children(p->lo->m, s, part_stmt, p);
+  return s;
+}
+
 /* Threads fill shared memory and read it in the loop: all of them must run it equally
  * often, since they wait for each other inside. */
 typedef struct SharedUse {
@@ -553,6 +661,7 @@ static Stmt *part_for(Part *p, Stmt *s, int tries)
     Stmt *done = b.conds.n ? shrink(&b, s, tries) : NULL;
     if (!done && b.conds.n) done = peel_conds(&b, s, tries);
     if (!done && b.conds.n) done = part_mixed(&b, s, tries);
+    if (!done && b.conds.n) done = part_fused(p, s);
     if (done) return done;
   }
   lower_map_children(p->lo->m, s, part_stmt, p);

@@ -249,7 +249,7 @@ static void set_price(Choosing *c, const Map *options)
   c->price = bytes > LITTLE ? MEMORY * seconds / bytes : 0;
 }
 
-/* Options of every call that has a plan which alters it. */
+/* Options of every call that has something to choose. */
 static void list_options(Choosing *c, double price, Map *options)
 {
   for (int i = 0; i < c->n; i++) {
@@ -259,9 +259,9 @@ static void list_options(Choosing *c, double price, Map *options)
     if (target_is_gpu(call.target)) continue;
     Site s = {.call = n};
     s.n = impl_options(&call, price, &s.option);
-    bool alters = false;
-    for (int k = 0; k < s.n; k++) alters |= s.option[k].alters;
-    if (alters) map_put(c->arena, options, n, arena_copy(c->arena, &s, sizeof s));
+    bool open = false;
+    for (int k = 0; k < s.n; k++) open |= s.option[k].impl && s.option[k].impl->plan->n > 0;
+    if (open) map_put(c->arena, options, n, arena_copy(c->arena, &s, sizeof s));
   }
 }
 
@@ -302,8 +302,10 @@ void pass_choose_plans(PassContext *pc, Module *m, DevicePlan *devices, int n, c
     site_seconds(&c, &c.site.v[i], &best);
     Plan *p = &c.site.v[i].option[best];
     ImplCall call = {m, arena, pass_target_of(pc, devices, c.site.v[i].call), c.config, c.site.v[i].call};
-    if (p->alters) *p = impl_tuned(&call, p);
-    if (p->alters) plan_log(&call, p);
+    if (p->impl) {
+      *p = impl_tuned(&call, p);
+      plan_log(&call, p);
+    }
     map_put(arena, out, c.site.v[i].call, (void *)(uintptr_t)p);
   }
 }

@@ -222,6 +222,15 @@ static bool alter_wish(Walk *w, const Node *n, AlteredCall *out)
   return true;
 }
 
+/* The plan that was chosen for a call which stays as it is; NULL: none. */
+static const char *plan_of(Walk *w, const Node *n)
+{
+  const Plan *p = n->kind == N_CALL ? map_get(&w->plans, n) : NULL;
+  /* sums in float16 are chosen when the call is lowered */
+  if (!p || p->alters || !p->impl || w->config.fast_math == FAST_FP16) return NULL;
+  return plan_line(&(ImplCall){w->m, w->arena, pass_target_of(w->pc, w->plan, n), &w->config, n}, p);
+}
+
 static bool by_wish(Walk *w, const Node *n)
 {
   AlteredCall alt = {0};
@@ -326,7 +335,9 @@ static void visit(Walk *w, const Node *n)
   case N_CALL_TIR:
   case N_OP: break;
   }
-  put_plain(w, n, is_primitive(n) ? n : rebuilt(w, n));
+  const Node *now = is_primitive(n) ? n : rebuilt(w, n);
+  const char *plan = plan_of(w, n);
+  put_plain(w, n, plan ? node_call_planned(w->m, now, plan) : now);
 }
 
 static const Node *change_layouts(PassContext *pc, Module *m, const Node *f, const char *desired)

@@ -286,30 +286,10 @@ static bool always_apart(Varied *v, Stmt *x, const Region *rx, Stmt *y, const Re
   return region_apart(v->s, v->an, &all_x, &all_y);
 }
 
-static void check_pair_covered(Varied *v, Stmt *writer, Stmt *reader)
+/* Two boxes, one within the other, that no two iterations have an element of in common. */
+static bool keeps_to_iteration(Varied *v, Stmt *x, const Region *rx, Stmt *y, const Region *ry)
 {
   Sched *s = v->s;
-  const Block *w = BLOCK(writer);
-  const Block *r = BLOCK(reader);
-  for (int i = 0; i < w->nwrites; i++)
-    for (int k = 0; k < r->nreads; k++) {
-      if (w->writes[i].buffer != r->reads[k].buffer) continue;
-      if (is_covered(v, writer, &w->writes[i], reader, &r->reads[k])) continue;
-      if (!always_apart(v, writer, &w->writes[i], reader, &r->reads[k]))
-        raise(s->ctx, ERR_SCHEDULE, NOWHERE,
-              "%s: %s carries a dependence: %s reads buffer '%s' where %s writes it in another iteration", v->prim,
-              tree_what(s, innermost(v)), tree_what(s, reader), w->writes[i].buffer->name, tree_what(s, writer));
-    }
-}
-
-/* Two blocks that write one buffer: what one writes in an iteration, the other one writes in
- * no other. */
-static bool writes_keep_apart(Varied *v, Stmt *x, const Region *rx, Stmt *y, const Region *ry)
-{
-  Sched *s = v->s;
-  if (always_apart(v, x, rx, y, ry)) return true;
-  /* check_distinct has shown that iterations at once write different elements of each */
-  if (v->at_once && same_elements(v, x, rx, y, ry)) return true;
   Arena *tmp = scratch(s->ctx);
   const IterVar **iters = arena_array(tmp, const IterVar *, v->n);
   for (int i = 0; i < v->n; i++) {
@@ -322,6 +302,48 @@ static bool writes_keep_apart(Varied *v, Stmt *x, const Region *rx, Stmt *y, con
   Box by = region_under(s, v->an, ry, y, innermost(v));
   return (region_holds(s, v->an, &bx, &by) && region_distinct(s, v->an, &bx, v->n, iters, BLOCK(x)->predicate)) ||
          (region_holds(s, v->an, &by, &bx) && region_distinct(s, v->an, &by, v->n, iters, BLOCK(y)->predicate));
+}
+
+static bool note_effect(void *env, Stmt *s)
+{
+  const Expr *e = s->kind == S_EVAL ? s->u.eval.value : NULL;
+  *(bool *)env |= s->kind == S_STORE || (e && (e->kind != E_CALL || e->u.intrin != IN_PREFETCH));
+  return true;
+}
+
+/* A block that only asks for lines it needs later reads nothing. */
+static bool is_hint(Stmt *block)
+{
+  bool acts = BLOCK(block)->nwrites > 0;
+  if (!acts) stmt_visit(BLOCK(block)->body, note_effect, &acts);
+  return !acts;
+}
+
+static void check_pair_covered(Varied *v, Stmt *writer, Stmt *reader)
+{
+  Sched *s = v->s;
+  const Block *w = BLOCK(writer);
+  const Block *r = BLOCK(reader);
+  for (int i = 0; i < w->nwrites; i++)
+    for (int k = 0; k < r->nreads; k++) {
+      if (w->writes[i].buffer != r->reads[k].buffer || is_hint(reader)) continue;
+      if (is_covered(v, writer, &w->writes[i], reader, &r->reads[k])) continue;
+      if (keeps_to_iteration(v, writer, &w->writes[i], reader, &r->reads[k])) continue;
+      if (!always_apart(v, writer, &w->writes[i], reader, &r->reads[k]))
+        raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+              "%s: %s carries a dependence: %s reads buffer '%s' where %s writes it in another iteration", v->prim,
+              tree_what(s, innermost(v)), tree_what(s, reader), w->writes[i].buffer->name, tree_what(s, writer));
+    }
+}
+
+/* Two blocks that write one buffer: what one writes in an iteration, the other one writes in
+ * no other. */
+static bool writes_keep_apart(Varied *v, Stmt *x, const Region *rx, Stmt *y, const Region *ry)
+{
+  if (always_apart(v, x, rx, y, ry)) return true;
+  /* check_distinct has shown that iterations at once write different elements of each */
+  if (v->at_once && same_elements(v, x, rx, y, ry)) return true;
+  return keeps_to_iteration(v, x, rx, y, ry);
 }
 
 static bool is_private(Sched *s, const Stmt *loop, const Buffer *buffer);
