@@ -328,6 +328,33 @@ static const Node *matmul_batched(Conversion *c, const Node *a, const Node *b, K
   return n == 1 ? r : kit_reshape_to(c, r, kit_concat3(c, batch, rows, columns, 0), true);
 }
 
+/* Last axes of the batch, the same for both, over which b has one matrix for all. */
+static int shared_axes(Conversion *c, const Node *a, const Node *b)
+{
+  int rb = kit_rank_of(c, b);
+  int n = 0;
+  if (rb > kit_rank_of(c, a)) return 0;
+  while (n < rb - 2 && expr_is_int(kit_dim_of(c, b, rb - 3 - n), 1)) n++;
+  return n;
+}
+
+/* b has one matrix for n axes of the batch: they are rows of a. */
+static const Node *matmul_shared(Conversion *c, const Node *a, const Node *b, int n, KitProduct product, void *env)
+{
+  int lead = kit_rank_of(c, a) - 2 - n;
+  const Node *fold = kit_const_i64(c, 1, (int64_t[]){-1});
+  const Node *inner = kit_shape_part(c, a, lead + n + 1, lead + n + 2);
+  const Node *rows = kit_shape_part(c, a, lead, lead + n + 1);
+  const Node *tall =
+      lead ? kit_concat3(c, kit_shape_part(c, a, 0, lead), fold, inner, 0) : kit_concat2(c, fold, inner, 0);
+  for (int i = 0; i < n; i++) b = kit_squeeze(c, b, kit_rank_of(c, b) - 3);
+  const Node *r = kit_matmul_by(c, kit_reshape_to(c, a, tall, false), b, product, env);
+  const Node *columns = kit_shape_part(c, r, lead + 1, lead + 2);
+  const Node *shape =
+      lead ? kit_concat3(c, kit_shape_part(c, r, 0, lead), rows, columns, 0) : kit_concat2(c, rows, columns, 0);
+  return kit_reshape_to(c, r, shape, true);
+}
+
 const Node *kit_matmul_by(Conversion *c, const Node *a, const Node *b, KitProduct product, void *env)
 {
   int ra = kit_rank_of(c, a);
@@ -348,6 +375,8 @@ const Node *kit_matmul_by(Conversion *c, const Node *a, const Node *b, KitProduc
     return kit_reshape_to(c, product(c, flat, b, env),
                           kit_concat2(c, kit_shape_part(c, a, 0, ra - 1), kit_shape_part(c, b, 1, 2), 0), true);
   }
+  int shared = shared_axes(c, a, b);
+  if (shared) return matmul_shared(c, a, b, shared, product, env);
   return matmul_batched(c, a, b, product, env);
 }
 

@@ -81,6 +81,15 @@ static Product product_of_call(const Node *call)
   return product_of(call->u.call.op, call->u.call.attrs, call->arg[0]->type, call->arg[1]->type, call->type);
 }
 
+/* Has the result no element?  A size of nothing is known, but counts as one that is not. */
+static bool is_empty(const Node *call)
+{
+  const Type *y = call->type;
+  for (int d = 0; d < y->ndim; d++)
+    if (expr_is_int(y->shape[d], 0)) return true;
+  return false;
+}
+
 /* ---- the model ------------------------------------------------------------------------------------------ */
 
 /* Vectors for a tile's columns: whole ones, then halves, quarters, … */
@@ -205,7 +214,9 @@ static double matmul_seconds(const Target *t, const Product *p, const MatmulPlan
                                         (apart == CACHE_LINE * __builtin_floor(apart / CACHE_LINE) ? 0 : 0.7));
     double from = all_b * (p->own_b ? s.batch : 1) > (double)cost_l2(t) * 0.8 ? LINE_MEMORY : all_b > l1 ? LINE_L2 : 0;
     double again = lines * CACHE_LINE > l1 ? (all_b > l2 ? LINE_MEMORY / 2 : LINE_L2) : 0;
-    far += s.panels * lines * (from + (s.tiles - 1) * again);
+    /* one panel has all of a row: the next one follows it */
+    double first = s.panels > 1 ? s.panels * lines * from : all_b * (from == LINE_MEMORY ? memory : 1 / path);
+    far += first + s.panels * lines * (s.tiles - 1) * again;
   } else {
     double again = panel + strip > l1 ? (panel > l2 ? memory : 1 / path) : 0;
     double first = all_b > l2 ? memory : 1 / path;
@@ -322,12 +333,19 @@ static void add_tiles(PlanList *list, const Target *t, const Product *p, int64_t
   }
 }
 
-/* Few rows of a: b is read once, as memory gives it. */
+/* Vectors of columns that a tile of few rows may have. */
+static int64_t most_vectors(const Target *t, const Product *p)
+{
+  return p->m && p->m < 4 ? t->vector_registers / 2 / p->m : 6;
+}
+
+/* Few rows of a: b is read once, as memory gives it; as one tile of all columns does where they are few. */
 static void add_straight(PlanList *list, const Target *t, const Product *p)
 {
   enum { MOST_ROWS = 6 };
   int64_t lanes = target_lanes(t, p->bits);
-  if (!p->m || p->m > MOST_ROWS || p->tb || p->ta || !p->n || p->k < 8 || p->n < lanes) return;
+  if (!p->m || p->m > MOST_ROWS || p->tb || p->ta || !p->n || p->k < 8) return;
+  if (p->n <= most_vectors(t, p) * lanes) return;
   for (int64_t v = 1; v <= 2; v++)
     for (int64_t steps = 4; steps <= 8; steps *= 2) {
       MatmulPlan plan = {.width = v * lanes, .rows = p->m, .steps = steps, .rounds = 1, .straight = true};
@@ -335,20 +353,15 @@ static void add_straight(PlanList *list, const Target *t, const Product *p)
     }
 }
 
-/* Vectors of columns that a tile of few rows may have. */
-static int64_t most_vectors(const Target *t, const Product *p)
-{
-  return p->m && p->m < 4 ? t->vector_registers / 2 / p->m : 6;
-}
-
 /* The call as it stands. */
 void matmul_plans(const ImplCall *call, PlanList *list)
 {
-  enum { LEAST_ROWS = 6 }; /* before that a turned b is read once, as it lies, by the generic schedule */
+  enum { LEAST_ROWS = 6 };    /* before that a turned b is read once, as it lies, by the generic schedule */
+  enum { LEAST_COLUMNS = 4 }; /* fewer are a panel that is filled up */
   const Target *t = call->target;
   Product p = product_of_call(call->call);
   p.constant = alter_is_constant(call->m->ctx, call->call->arg[1]);
-  if (!p.plain || (p.n && p.n < 4) || p.k == 1 || (p.tb && ((p.m && p.m < LEAST_ROWS) || !p.k))) return;
+  if (is_empty(call->call) || !p.plain || p.k == 1 || (p.tb && ((p.m && p.m < LEAST_ROWS) || !p.k))) return;
   int64_t lanes = target_lanes(t, p.bits);
   add_straight(list, t, &p);
   for (int64_t v = 1; v <= most_vectors(t, &p); v++) {
@@ -359,7 +372,7 @@ void matmul_plans(const ImplCall *call, PlanList *list)
     }
     if (width >= 2 * p.n && v > 1) continue;
     int64_t panels = up(p.n, width);
-    if (!p.tb) add_tiles(list, t, &p, width, 0, false);
+    if (!p.tb && p.n >= LEAST_COLUMNS) add_tiles(list, t, &p, width, 0, false);
     if ((p.m && p.m < LEAST_ROWS) || !p.k) continue;
     add_tiles(list, t, &p, width, panels, false);
     int64_t fit = cost_l2(t) / 2 / (width * p.k * p.bytes);
@@ -377,6 +390,7 @@ void matmul_packed_plans(const ImplCall *call, PlanList *list)
   const Node *n = call->call;
   Product p = product_of_call(n);
   int64_t lanes = target_lanes(t, p.bits);
+  if (is_empty(n)) return;
   if (p.panel) {
     if (n->type->dtype.code != DT_FLOAT || !p.n || p.word > 2) return;
     add_tiles(list, t, &p, p.panel, 0, false);

@@ -130,6 +130,28 @@ def test_opset_decides_the_meaning():
     np.testing.assert_allclose(run(old, x=x)[0].numpy(), e / e.sum((1, 2), keepdims=True), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "a, b",
+    [
+        ((7, 3, 42), (1, 42, 9)),
+        ((1, 16, 9, 47), (1, 1, 47, 2)),
+        ((3, 5, 4, 6), (3, 1, 6, 7)),
+        ((2, 3, 5, 4, 6), (1, 1, 6, 7)),
+        ((3, 5, 4, 6), (1, 5, 6, 7)),
+        ((0, 5, 4, 6), (1, 1, 6, 7)),
+        ((3, 5, 0, 6), (3, 1, 6, 7)),
+        ((0, 6), (6, 7)),
+    ],
+)
+def test_one_matrix_for_several_of_a_batch(a, b):
+    """Axes of the batch over which b has one matrix are rows of a: b is not spread out."""
+    x, y = RNG.normal(size=a).astype("float32"), RNG.normal(size=b).astype("float32")
+    nodes = [helper.make_node("MatMul", ["a", "b"], ["c"])]
+    mod, _ = relay.frontend.from_onnx(model(nodes, [value("a", a), value("b", b)], [value("c", (x @ y).shape)]))
+    assert "broadcast_to" not in mod.astext() or b[0] == 1 < b[1]
+    np.testing.assert_allclose(run(mod, a=x, b=y)[0].numpy(), x @ y, rtol=1e-5, atol=1e-5)
+
+
 def test_names_and_shape_arithmetic():
     """A Shape, Gather, Concat, Reshape chain folds away when the sizes are known."""
     nodes = [
