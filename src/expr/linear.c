@@ -353,6 +353,24 @@ static bool join_divmod(Analyzer *a, Sum *s, int term)
   return take_if_smaller(a, s, &r);
 }
 
+/* The same for a divisor that is no constant: x%d + x//d*d is x.  The product may stand there multiplied out. */
+static bool join_symbolic(Analyzer *a, Sum *s, int term)
+{
+  Term t = s->term.v[term];
+  if (t.atom->kind != E_FLOORMOD || t.atom->arg[1]->kind == E_INT || !is_related(s, term) || t.coeff == INT64_MIN)
+    return false;
+  const Expr *x = t.atom->arg[0];
+  const Expr *d = t.atom->arg[1];
+  Sum r = sum_zero(s->dtype);
+  sum_add_sum(a, &r, s, 1);
+  sum_add_term(a, &r, t.atom, -t.coeff);
+  sum_add_expr(a, &r, x, t.coeff);
+  sum_add_product(a, &r, expr_floordiv(a->m, x, d), d, -t.coeff);
+  if (take_if_smaller(a, s, &r)) return true;
+  sum_expand(a, &r);
+  return take_if_smaller(a, s, &r);
+}
+
 static bool has_product_of_sums(const Sum *s)
 {
   for (int i = 0; i < s->term.n; i++) {
@@ -374,7 +392,7 @@ void sum_join(Analyzer *a, Sum *s)
 {
   for (bool again = s->term.n > 1; again;) {
     again = cancel_products(a, s);
-    for (int i = 0; !again && i < s->term.n; i++) again = join_divmod(a, s, i);
+    for (int i = 0; !again && i < s->term.n; i++) again = join_divmod(a, s, i) || join_symbolic(a, s, i);
   }
 }
 

@@ -68,6 +68,8 @@ bool conv_shape_of(const OpDef *op, const void *attrs, const Type *x, const Type
   for (int d = 0; d < s->dims; d++) {
     s->in[d] = known_size(x, 2 + d);
     s->out[d] = known_size(y, 2 + d);
+    s->likely_in[d] = likely_size(x->shape[2 + d], s->dims);
+    s->likely_out[d] = likely_size(y->shape[2 + d], s->dims);
   }
   if (!s->c || !s->o || s->groups < 1) return false;
   s->ig = s->c / s->groups;
@@ -82,4 +84,21 @@ bool conv_shape(const ImplCall *c, ConvShape *s)
     return false;
   s->constant = alter_is_constant(c->m->ctx, call->arg[1]);
   return true;
+}
+
+bool conv_shape_open(ConvShape *s)
+{
+  for (int d = 0; d < s->dims; d++) {
+    s->open |= !s->in[d] || !s->out[d];
+    s->in[d] = s->likely_in[d];
+    s->out[d] = s->likely_out[d];
+  }
+  return s->open;
+}
+
+double conv_shape_flops(const ConvShape *s)
+{
+  double flops = 2 * (double)(s->n ? s->n : 1) * (double)(s->o * s->ig);
+  for (int d = 0; d < s->dims; d++) flops *= (double)(s->out[d] * s->k[d]);
+  return flops;
 }

@@ -16,7 +16,11 @@
  * Positions are counted row by row.  `across`: over the ends of rows, so that every tile but the last is whole; else a
  * row takes whole tiles, its last one with some positions that nobody wants, but neighbours in a tile are neighbours in
  * memory.  Data is first copied with zeros around it where a tile would reach out of it.  A convolution of one tap over
- * neighbours may read its data where it lies (`packed` false). */
+ * neighbours may read its data where it lies (`packed` false).
+ *
+ * Where the plane's extents are known only at run time all is the same with expressions in their places: whole tiles are
+ * computed, and what is there is stored.  Tiles go over the ends of rows only where nobody has to divide by an extent
+ * to find data, and panels are made band by band, of as many tiles as pay for a likely extent. */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
@@ -67,10 +71,14 @@ static bool is_straight(const ConvShape *s)
   return straight;
 }
 
-/* Elements with zeros around that lie behind the last one which the output wants, in each dimension. */
+/* Elements with zeros around that lie behind the last one which the output wants, in each dimension.  A row of an
+ * extent that is not known has one tile less one position more at most. */
 static void reach(const Columns *c, bool across, int64_t *after)
 {
   const ConvShape *s = &c->s;
+  for (int d = 0; s->open && d < s->dims; d++)
+    after[d] = s->after[d] + (d == s->dims - 1 ? (c->width - 1) * s->stride[d] : 0);
+  if (s->open) return;
   for (int d = 0; d < s->dims; d++) {
     int64_t outputs = s->out[d];
     if (d == s->dims - 1) outputs = c->row;
@@ -118,8 +126,11 @@ static double tile_share(const Target *t, const ConvShape *s, const Im2colPlan *
  * the loop over them stands alone. */
 static bool shares_bands(const Columns *c, const Im2colPlan *p)
 {
-  return !p->across || c->all % c->width == 0 || (c->s.n == 1 && c->s.groups == 1);
+  return !p->across || (!c->s.open && c->all % c->width == 0) || (c->s.n == 1 && c->s.groups == 1);
 }
+
+/* Are panels made for one band after the other? */
+static bool in_bands(const Columns *c, const Im2colPlan *p) { return c->s.open || p->band < c->tiles; }
 
 static double im2col_seconds(const Target *t, const Columns *c, const Im2colPlan *p)
 {
@@ -170,14 +181,14 @@ static void add_plans(PlanList *list, const Target *t, const ConvShape *s, int64
   Im2colPlan p = {.channels = channels, .vectors = vectors, .across = across};
   Columns c = columns_of(t, s, &p);
   double bytes = (double)(s->groups * c.blocks * channels * c.steps * s->bits) / 8;
-  for (int packed = is_straight(s) && across && c.all % c.width == 0 ? 0 : 1; packed < 2; packed++) {
+  for (int packed = is_straight(s) && across && c.all % c.width == 0 && !s->open ? 0 : 1; packed < 2; packed++) {
     int64_t panel = c.steps * c.width * s->bits / 8;
     int64_t fit = cost_l2(t) / 2 / (panel ? panel : 1);
     int64_t previous = 0;
     p.packed = packed;
     /* one band, those that the second-level cache holds, the smallest one; whole rows where tiles end with them */
     int64_t least = across ? 1 : s->dims > 1 ? c.row / c.width : c.tiles;
-    for (int b = 0; b < (packed ? 3 : 1); b++) {
+    for (int b = s->open ? 1 : 0; b < (packed ? 3 : 1); b++) {
       p.band = b == 0   ? c.tiles
                : b == 1 ? (fit < least     ? least
                            : fit > c.tiles ? c.tiles
@@ -198,8 +209,7 @@ static bool serves(const ImplCall *call, ConvShape *s)
 {
   if (!conv_shape(call, s) || s->transposed || s->data_block || s->out_block || s->bits < 32 || s->word > 1)
     return false;
-  for (int d = 0; d < s->dims; d++)
-    if (!s->in[d] || !s->out[d]) return false;
+  conv_shape_open(s);
   return s->groups == 1 || s->ig > 1 || s->og > 1;
 }
 
@@ -215,8 +225,9 @@ void im2col_plans(const ImplCall *call, PlanList *list)
     if (channels > 2 * s.og && channels > 4) continue;
     for (int64_t vectors = 1; vectors <= 6; vectors++) {
       if (!tile_fits(t, &s, channels, vectors)) continue;
-      add_plans(list, t, &s, channels, vectors, true);
-      if (s.out[s.dims - 1] % (vectors * target_lanes(t, s.bits))) add_plans(list, t, &s, channels, vectors, false);
+      bool any = !s.open || s.dims == 1 || is_straight(&s);
+      if (any) add_plans(list, t, &s, channels, vectors, true);
+      if (s.open ? !any : s.out[s.dims - 1] % (vectors * target_lanes(t, s.bits))) add_plans(list, t, &s, channels, vectors, false);
     }
   }
 }
@@ -240,19 +251,32 @@ void im2col_alter(const ImplCall *call, const void *plan, AlteredCall *out)
 
 /* ---- the computation ------------------------------------------------------------------------------------------ */
 
-/* Indices of position `at` of the output, behind n and the channel. */
-static void place_of(Module *m, const Columns *c, const Expr *at, const Expr **index)
+/* Where positions are counted: over all of the plane, or over a row of it, whose place is `lead` indices more. */
+typedef struct Extents {
+  int lead;
+  const Expr *out[3], *all, *tiles; /* all: positions counted; tiles of them */
+} Extents;
+
+static Extents extents_of(Module *m, const Columns *c, bool across, const Type *y)
 {
   int last = c->s.dims - 1;
-  const Expr *row = expr_i32(m, c->row);
-  const Expr *above = expr_floordiv(m, at, row);
-  index[last] = expr_floormod(m, at, row);
-  for (int d = last - 1; d > 0; d--) {
-    const Expr *size = expr_i32(m, c->s.out[d]);
-    index[d] = expr_floormod(m, above, size);
-    above = expr_floordiv(m, above, size);
+  Extents e = {.lead = across ? 0 : last, .all = y->shape[2 + last]};
+  for (int d = 0; d <= last; d++) e.out[d] = y->shape[2 + d];
+  for (int d = e.lead; d < last; d++) e.all = expr_mul(m, e.out[d], e.all);
+  e.all = nn_simplify(m, e.all);
+  e.tiles = nn_simplify(m, nn_ceildiv(m, e.all, expr_i32(m, c->width)));
+  return e;
+}
+
+/* Indices in the plane of position `at` behind the lead's. */
+static void place_of(Module *m, const Extents *e, int dims, const Expr *const *lead, const Expr *at, const Expr **index)
+{
+  for (int d = 0; d < e->lead; d++) index[d] = lead[d];
+  for (int d = dims - 1; d > e->lead; d--) {
+    index[d] = expr_floormod(m, at, e->out[d]);
+    at = expr_floordiv(m, at, e->out[d]);
   }
-  if (last > 0) index[0] = above;
+  index[e->lead] = at;
 }
 
 /* Channel of the group and taps of a step. */
@@ -279,15 +303,15 @@ static const Tensor *pad_data(OpCall *call, const Columns *c, bool across, const
 }
 
 /* What a step of the sum meets at a position. */
-static const Expr *read_data(Stage *s, const Columns *c, const Tensor *data, const Expr *n, const Expr *group,
-                             const Expr *step, const Expr *position)
+static const Expr *read_data(Stage *s, const Columns *c, const Extents *e, const Tensor *data, const Expr *group,
+                             const Expr *const *lead, const Expr *step, const Expr *position)
 {
   Module *m = s->m;
   const Expr *place[3], *tap[3], *index[MAX_RANK];
   const Expr *channel;
-  place_of(m, c, position, place);
+  place_of(m, e, c->s.dims, lead, position, place);
   step_parts(m, c, step, &channel, tap);
-  index[0] = n;
+  index[0] = s->at[0];
   index[1] = nn_index(s, expr_add(m, expr_mul(m, group, expr_i32(m, c->s.ig)), channel));
   for (int d = 0; d < c->s.dims; d++)
     index[2 + d] = nn_index(s, expr_add(m, expr_mul(m, place[d], expr_i32(m, c->s.stride[d])),
@@ -295,17 +319,19 @@ static const Expr *read_data(Stage *s, const Columns *c, const Tensor *data, con
   return nn_read(m, data, index);
 }
 
-/* (n, group, tiles, steps, positions of a tile) */
-static const Tensor *pack_panels(OpCall *call, const Columns *c, bool across, const Tensor *data)
+/* (n, group, lead, tiles, steps, positions of a tile) */
+static const Tensor *pack_panels(OpCall *call, const Columns *c, const Extents *e, bool across, const Tensor *data)
 {
   Module *m = call->m;
-  const Expr *shape[] = {call->out->shape[0], expr_i32(m, c->s.groups), expr_i32(m, c->tiles), expr_i32(m, c->steps),
-                         expr_i32(m, c->width)};
-  Stage s = nn_stage(m, 5, shape, "n g tile step position");
-  const Expr *at = expr_add(m, expr_mul(m, s.at[2], shape[4]), s.at[4]);
-  const Expr *value = read_data(&s, c, data, s.at[0], s.at[1], s.at[3], at);
-  if (across && is_straight(&c->s) && c->all % c->width)
-    value = nn_if(m, expr_lt(m, at, expr_i32(m, c->all)), value, expr_const(m, value->dtype, 0));
+  const Expr *shape[MAX_RANK] = {call->out->shape[0], expr_i32(m, c->s.groups)};
+  int k = 2;
+  for (int d = 0; d < e->lead; d++) shape[k++] = e->out[d];
+  shape[k] = e->tiles, shape[k + 1] = expr_i32(m, c->steps), shape[k + 2] = expr_i32(m, c->width);
+  Stage s = nn_stage(m, k + 3, shape, NULL);
+  const Expr *at = expr_add(m, expr_mul(m, s.at[k], shape[k + 2]), s.at[k + 2]);
+  const Expr *value = read_data(&s, c, e, data, s.at[1], s.at + 2, s.at[k + 1], at);
+  if (across && is_straight(&c->s) && (c->s.open || c->all % c->width))
+    value = nn_if(m, expr_lt(m, at, e->all), value, expr_const(m, value->dtype, 0));
   return nn_finish(&s, "panel", "injective", value);
 }
 
@@ -316,13 +342,17 @@ void im2col_compute(OpCall *call, const Target *t, const void *plan, const Tenso
   const Type *y = call->out;
   ConvShape shape;
   conv_shape_of(call->op, call->attrs, call->arg[0], call->arg[1], y, &shape);
+  conv_shape_open(&shape);
   Columns c = columns_of(t, &shape, p);
+  Extents e = extents_of(m, &c, p->across, y);
   const Expr *width = expr_i32(m, c.width);
   const Tensor *data = p->packed ? pad_data(call, &c, p->across, in[0]) : in[0];
-  const Tensor *panel = p->packed ? pack_panels(call, &c, p->across, data) : NULL;
-  const Expr *sizes[] = {y->shape[0], expr_i32(m, c.s.groups), expr_i32(m, c.blocks), expr_i32(m, p->channels),
-                         expr_i32(m, p->packed ? c.tiles * c.width : c.all)};
-  Stage s = nn_stage(m, 5, sizes, "n g block o position");
+  const Tensor *panel = p->packed ? pack_panels(call, &c, &e, p->across, data) : NULL;
+  const Expr *sizes[MAX_RANK] = {y->shape[0], expr_i32(m, c.s.groups), expr_i32(m, c.blocks), expr_i32(m, p->channels)};
+  int last = 4 + e.lead; /* n, group, block, o, lead, position */
+  for (int d = 0; d < e.lead; d++) sizes[4 + d] = e.out[d];
+  sizes[last] = p->packed ? nn_simplify(m, expr_mul(m, e.tiles, width)) : e.all;
+  Stage s = nn_stage(m, last + 1, sizes, NULL);
   const Expr *step = nn_reduce_axis(&s, "step", expr_i32(m, c.steps));
   const Expr *weight[MAX_RANK], *tap[3];
   const Expr *channel;
@@ -331,19 +361,25 @@ void im2col_compute(OpCall *call, const Target *t, const void *plan, const Tenso
   weight[1] = nn_index(&s, channel);
   for (int d = 0; d < c.s.dims; d++) weight[2 + d] = nn_index(&s, tap[d]);
   weight[2 + c.s.dims] = s.at[3];
-  const Expr *from[] = {s.at[0], s.at[1], expr_floordiv(m, s.at[4], width), step, expr_floormod(m, s.at[4], width)};
-  const Expr *element = panel ? nn_read(m, panel, from) : read_data(&s, &c, data, s.at[0], s.at[1], step, s.at[4]);
+  const Expr *from[MAX_RANK] = {s.at[0], s.at[1]};
+  for (int d = 0; d < e.lead; d++) from[2 + d] = s.at[4 + d];
+  from[2 + e.lead] = expr_floordiv(m, s.at[last], width);
+  from[3 + e.lead] = step;
+  from[4 + e.lead] = expr_floormod(m, s.at[last], width);
+  const Expr *element =
+      panel ? nn_read(m, panel, from) : read_data(&s, &c, &e, data, s.at[1], s.at + 4, step, s.at[last]);
   const Tensor *sum = nn_sum(&s, "product", "conv_im2col", expr_mul(m, element, nn_read(m, in[1], weight)), y->dtype);
   Stage plane = nn_stage(m, y->ndim, y->shape, NULL);
   const Expr *own = expr_i32(m, c.s.og);
   const Expr *block = expr_i32(m, p->channels);
   const Expr *o = expr_floormod(m, plane.at[1], own);
-  const Expr *at = plane.at[2];
-  for (int d = 3; d < y->ndim; d++)
-    at = expr_add(m, expr_mul(m, at, d == y->ndim - 1 ? expr_i32(m, c.row) : y->shape[d]), plane.at[d]);
-  const Expr *place[] = {plane.at[0], expr_floordiv(m, plane.at[1], own), expr_floordiv(m, o, block),
-                         expr_floormod(m, o, block), at};
-  for (int d = 1; d < 5; d++) place[d] = nn_index(&plane, place[d]);
+  const Expr *at = plane.at[2 + e.lead];
+  for (int d = 3 + e.lead; d < y->ndim; d++) at = expr_add(m, expr_mul(m, at, y->shape[d]), plane.at[d]);
+  const Expr *place[MAX_RANK] = {plane.at[0], expr_floordiv(m, plane.at[1], own), expr_floordiv(m, o, block),
+                                 expr_floormod(m, o, block)};
+  for (int d = 0; d < e.lead; d++) place[4 + d] = plane.at[2 + d];
+  place[last] = at;
+  for (int d = 1; d <= last; d++) place[d] = nn_index(&plane, place[d]);
   *out = nn_finish(&plane, "conv_im2col", "injective", nn_read(m, sum, place));
 }
 
@@ -376,6 +412,7 @@ void im2col_schedule(ImplGroup *g)
   const Node *call = g->anchor;
   BlockRV padded, panel;
   if (group_find_stage(g, "padded", &padded)) generic_keep(g, padded);
+  if (group_find_stage(g, "panel", &panel)) generic_keep(g, panel);
   generic_inline(g);
   BlockRV product = group_sum(g);
   BlockRV store = group_only_reader(g, product);
@@ -383,6 +420,7 @@ void im2col_schedule(ImplGroup *g)
   ImplCall of = {g->src, g->arena, g->target, g->config, call};
   ConvShape shape;
   conv_shape(&of, &shape);
+  conv_shape_open(&shape);
   Columns c = columns_of(g->target, &shape, p);
   LoopRV *loop, *inner, oi, pi, ti, step;
   if (sched_get_loops(g->s, store, g->arena, &loop) != y->ndim)
@@ -415,13 +453,14 @@ void im2col_schedule(ImplGroup *g)
   epilogue_write_out(g, store, depth_of_tile, true);
   int depth = sched_get_loops(g->s, product, g->arena, &inner);
   LoopRV sum = generic_split_by(g, inner[depth - 1], tile_steps(p->channels * p->vectors, c.steps), &step);
-  sched_reorder(g->s, 4, (const LoopRV[]){sum, step, inner[depth - 3], inner[depth - 2]});
-  sched_unroll(g->s, step), sched_unroll(g->s, inner[depth - 3]);
+  LoopRV channel = inner[depth - 3 - (p->across ? 0 : shape.dims - 1)]; /* o, lead, position, sum */
+  sched_reorder(g->s, 4, (const LoopRV[]){sum, step, channel, inner[depth - 2]});
+  sched_unroll(g->s, step), sched_unroll(g->s, channel);
   sched_vectorize(g->s, inner[depth - 2]);
   sched_set_scope(g->s, product, 0, "local");
   sched_decompose_reduction(g->s, product, sum);
-  int threads = cost_threads(g->target, impl_flops(call), 0);
-  bool several = p->band < c.tiles;
+  int threads = cost_threads(g->target, conv_shape_flops(&shape), 0);
+  bool several = in_bands(&c, p);
   bool bands = shares_bands(&c, p);
   LoopRV outer = sched_fuse(g->s, bands ? 3 : 2, (const LoopRV[]){n, group, band}, true);
   LoopRV shared = p->together ? o : outer;

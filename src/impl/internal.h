@@ -149,6 +149,12 @@ int cost_threads(const Target *, double operations, double bytes);
 /* Share of the threads' time that so many equal pieces fill. */
 double cost_busy(double pieces, int threads);
 
+/* ---- likely.c ------------------------------------------------------------------------------ */
+
+/* A size, or what it is taken to be where it is not known: an extent of data of so many spatial dimensions; 0: of a
+ * text, a table. */
+int64_t likely_size(const Expr *, int dims);
+
 /* ---- tile.c -------------------------------------------------------------------------------- */
 
 typedef struct Tile {
@@ -227,11 +233,18 @@ typedef struct ConvShape {
   int64_t in[3], out[3], k[3], stride[3], dilation[3], before[3], after[3];
   int64_t data_block, out_block; /* channels of a block; 0: plain */
   int64_t weight_block;          /* output channels of a block of the weight; 0: plain */
+  bool open;                     /* in and out have likely values where they are not known (conv_shape_open) */
+  int64_t likely_in[3], likely_out[3];
 } ConvShape;
 /* False: not such a convolution, or channels, groups or taps are not known. */
 bool conv_shape(const ImplCall *, ConvShape *);
 bool conv_shape_of(const OpDef *, const void *attrs, const Type *data, const Type *weight, const Type *out,
                    ConvShape *);
+
+/* For implementations that serve any extent: those that are not known get likely values.  True: there are such. */
+bool conv_shape_open(ConvShape *);
+/* Operations, of one image where their number is not known. */
+double conv_shape_flops(const ConvShape *);
 
 /* ---- im2col.c ---------------------------------------------------------------------------- */
 

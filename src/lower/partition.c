@@ -19,6 +19,8 @@
  *   too (rows of taps at the edge of a map).  Copies are counted against a budget; when
  *   it is spent the remaining guards stay.
  *
+ *   Where the length of a loop is not known, a condition by which a loop inside can be shrunk is left to that one.
+ *
  *   A parallel loop with few iterations is not cut in three, which would leave
  *   workers idle: it keeps its range and chooses between the bodies inside.  Padding that it
  *   copies into a buffer of its own is left to the loops of that copy.
@@ -235,6 +237,13 @@ static void take_away(Part *p, Stmt *s, const ExprVec *held)
   stmt_rewrite_exprs(s, rewrite_held, &rw);
 }
 
+/* Nothing, or a hint. */
+static bool is_idle(Stmt *s)
+{
+  return lower_is_nop(s) ||
+         (s->kind == S_EVAL && s->u.eval.value->kind == E_CALL && s->u.eval.value->u.intrin == IN_PREFETCH);
+}
+
 /* Does s do nothing where c is false? */
 static bool stands_under(Part *p, Stmt *s, const Expr *c)
 {
@@ -255,12 +264,36 @@ static bool stands_under(Part *p, Stmt *s, const Expr *c)
   case S_LET: return expr_is_pure(s->u.let.value) && stands_under(p, s->u.let.body, c);
   case S_ALLOC: return stands_under(p, s->u.alloc.body, c);
   case S_ATTR: return stands_under(p, s->u.attr.body, c);
-  case S_EVAL: return lower_is_nop(s);
+  case S_EVAL: return is_idle(s);
   case S_WHILE:
   case S_STORE:
   case S_BLOCK: return false;
   }
   return false;
+}
+
+/* Will a loop inside, one that runs step by step, be shrunk by the condition of its whole body?  It is the innermost of
+ * those that the condition depends on. */
+typedef struct Shrinking {
+  Part *p;
+  const Expr *cond;
+  bool found;
+} Shrinking;
+
+static bool find_shrinking(void *env, Stmt *s)
+{
+  Shrinking *f = env;
+  if (s->kind != S_FOR || !expr_uses_var(f->cond, s->u.loop.var)) return true;
+  bool plain = s->u.loop.kind == FOR_SERIAL || s->u.loop.kind == FOR_PARALLEL;
+  f->found = plain && stands_under(f->p, s->u.loop.body, f->cond);
+  return true;
+}
+
+static bool shrinks_inside(Part *p, Stmt *s, const Expr *cond)
+{
+  Shrinking f = {p, cond, false};
+  stmt_visit(s->u.loop.body, find_shrinking, &f);
+  return f.found;
 }
 
 /* ---- pieces of a loop ------------------------------------------------------------------------ */
@@ -418,8 +451,7 @@ static int64_t idle_from(Below *b, Stmt *s, int64_t n)
     }
     return from;
   }
-  case S_EVAL:
-    return lower_is_nop(s) || (s->u.eval.value->kind == E_CALL && s->u.eval.value->u.intrin == IN_PREFETCH) ? 0 : n;
+  case S_EVAL: return is_idle(s) ? 0 : n;
   default: return n;
   }
 }
@@ -473,6 +505,8 @@ static Stmt *peel_conds(Below *b, Stmt *s, int tries)
       Range cut = range;
       /* Pieces before and after a parallel loop leave workers idle: the loops of the copy can do it. */
       if (s->u.loop.kind == FOR_PARALLEL && c->copied && uses_one_of(c->e, b->inner.n, b->inner.v)) continue;
+      /* Nor is a piece of a loop of unknown length worth its code where a loop inside gets shorter by itself. */
+      if (c->guard && s->u.loop.extent->kind != E_INT && shrinks_inside(p, s, c->e)) continue;
       if (c->likely != likely || (!likely && !b->spatial && !p->in_tail) || !true_range(b, c->e, &r)) continue;
       if (!intersect(p, &cut, r) || !may_cut(s, cut)) continue;
       range = cut;
