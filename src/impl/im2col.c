@@ -71,14 +71,10 @@ static bool is_straight(const ConvShape *s)
   return straight;
 }
 
-/* Elements with zeros around that lie behind the last one which the output wants, in each dimension.  A row of an
- * extent that is not known has one tile less one position more at most. */
+/* Elements with zeros around that lie behind the last one which the output wants, in each dimension. */
 static void reach(const Columns *c, bool across, int64_t *after)
 {
   const ConvShape *s = &c->s;
-  for (int d = 0; s->open && d < s->dims; d++)
-    after[d] = s->after[d] + (d == s->dims - 1 ? (c->width - 1) * s->stride[d] : 0);
-  if (s->open) return;
   for (int d = 0; d < s->dims; d++) {
     int64_t outputs = s->out[d];
     if (d == s->dims - 1) outputs = c->row;
@@ -126,7 +122,7 @@ static double tile_share(const Target *t, const ConvShape *s, const Im2colPlan *
  * the loop over them stands alone. */
 static bool shares_bands(const Columns *c, const Im2colPlan *p)
 {
-  return !p->across || (!c->s.open && c->all % c->width == 0) || (c->s.n == 1 && c->s.groups == 1);
+  return !p->across || c->all % c->width == 0 || c->s.open || (c->s.n == 1 && c->s.groups == 1);
 }
 
 /* Are panels made for one band after the other? */
@@ -160,7 +156,7 @@ static double im2col_seconds(const Target *t, const Columns *c, const Im2colPlan
   if (!p->packed) read += APART * meetings * (double)p->vectors * cycle;
   double padded = is_straight(s) ? 0 : 1.5 * n * (double)s->c * bytes / cost_cache(t);
   for (int d = 0; d < s->dims && padded > 0; d++) padded *= (double)s->in[d];
-  double pieces = n * groups * (p->together ? (double)c->blocks : shares_bands(c, p) ? bands : 1);
+  double pieces = (s->open ? 1 : n * groups) * (p->together ? (double)c->blocks : shares_bands(c, p) ? bands : 1);
   int threads = cost_threads(t, flops, 0);
   double total = products + read + copied + padded;
   return total / threads / cost_busy(pieces, threads);
@@ -290,11 +286,49 @@ static void step_parts(Module *m, const Columns *c, const Expr *step, const Expr
   *channel = step;
 }
 
-/* A panel over neighbours of one tap asks only at its end whether there is data. */
-static const Tensor *pad_data(OpCall *call, const Columns *c, bool across, const Tensor *data)
+/* Of an extent that is not known a row has one tile less one position more at most; and its copy has whole vectors. */
+static const Tensor *pad_open(OpCall *call, const Columns *c, int64_t lanes, const Tensor *data)
+{
+  Module *m = call->m;
+  const ConvShape *s = &c->s;
+  const Buffer *b = data->buffer;
+  const Expr *shape[MAX_RANK] = {b->shape[0], b->shape[1]};
+  const Expr *index[MAX_RANK];
+  const Expr *inside = NULL;
+  int last = s->dims - 1;
+  for (int d = 0; d <= last; d++) {
+    int64_t more = s->before[d] + s->after[d] + (d == last ? (c->width - 1) * s->stride[d] : 0);
+    shape[2 + d] = expr_add(m, b->shape[2 + d], expr_i32(m, more));
+  }
+  shape[2 + last] = expr_mul(m, nn_ceildiv(m, shape[2 + last], expr_i32(m, lanes)), expr_i32(m, lanes));
+  for (int d = 0; d <= last; d++) shape[2 + d] = nn_simplify(m, shape[2 + d]);
+  Stage stage = nn_stage(m, 3 + last, shape, NULL);
+  for (int d = 0; d < 2; d++) index[d] = stage.at[d];
+  for (int d = 0; d <= last; d++) {
+    const Expr *begin = expr_i32(m, s->before[d]);
+    index[2 + d] = expr_sub(m, stage.at[2 + d], begin);
+    if (s->before[d]) inside = nn_and(m, inside, expr_binary(m, E_GE, stage.at[2 + d], begin));
+    if (s->after[d] || d == last)
+      inside = nn_and(m, inside, expr_lt(m, stage.at[2 + d], nn_simplify(m, expr_add(m, b->shape[2 + d], begin))));
+  }
+  return nn_finish(&stage, "padded", "injective,pad",
+                   nn_if(m, inside, nn_read(m, data, index), expr_const(m, b->dtype, 0)));
+}
+
+/* Is data read where it lies, a panel asking at its end alone whether there is some? */
+static bool reads_in_place(const Columns *c, bool across)
 {
   const ConvShape *s = &c->s;
-  if (across && is_straight(s)) return data;
+  bool one = s->open;
+  for (int d = 0; d < s->dims; d++) one &= s->k[d] == 1 && !s->before[d] && !s->after[d];
+  return one || (across && is_straight(s));
+}
+
+static const Tensor *pad_data(OpCall *call, const Columns *c, bool across, int64_t lanes, const Tensor *data)
+{
+  const ConvShape *s = &c->s;
+  if (reads_in_place(c, across)) return data;
+  if (s->open) return pad_open(call, c, lanes, data);
   int64_t before[MAX_RANK] = {0};
   int64_t after[MAX_RANK] = {0};
   for (int d = 0; d < s->dims; d++) before[2 + d] = s->before[d];
@@ -330,7 +364,7 @@ static const Tensor *pack_panels(OpCall *call, const Columns *c, const Extents *
   Stage s = nn_stage(m, k + 3, shape, NULL);
   const Expr *at = expr_add(m, expr_mul(m, s.at[k], shape[k + 2]), s.at[k + 2]);
   const Expr *value = read_data(&s, c, e, data, s.at[1], s.at + 2, s.at[k + 1], at);
-  if (across && is_straight(&c->s) && (c->s.open || c->all % c->width))
+  if (reads_in_place(c, across) && (c->s.open || c->all % c->width))
     value = nn_if(m, expr_lt(m, at, e->all), value, expr_const(m, value->dtype, 0));
   return nn_finish(&s, "panel", "injective", value);
 }
@@ -346,7 +380,7 @@ void im2col_compute(OpCall *call, const Target *t, const void *plan, const Tenso
   Columns c = columns_of(t, &shape, p);
   Extents e = extents_of(m, &c, p->across, y);
   const Expr *width = expr_i32(m, c.width);
-  const Tensor *data = p->packed ? pad_data(call, &c, p->across, in[0]) : in[0];
+  const Tensor *data = p->packed ? pad_data(call, &c, p->across, target_lanes(t, shape.bits), in[0]) : in[0];
   const Tensor *panel = p->packed ? pack_panels(call, &c, &e, p->across, data) : NULL;
   const Expr *sizes[MAX_RANK] = {y->shape[0], expr_i32(m, c.s.groups), expr_i32(m, c.blocks), expr_i32(m, p->channels)};
   int last = 4 + e.lead; /* n, group, block, o, lead, position */
@@ -385,6 +419,17 @@ void im2col_compute(OpCall *call, const Target *t, const void *plan, const Tenso
 
 /* ---- the schedule ---------------------------------------------------------------------------------------------- */
 
+/* Rows of unknown length in whole vectors. */
+static void schedule_padding(ImplGroup *g, BlockRV padded, bool parallel)
+{
+  LoopRV *loop, lane;
+  int n = sched_get_loops(g->s, padded, g->arena, &loop);
+  generic_split_by(g, loop[n - 1], target_lanes(g->target, g->anchor->type->dtype.bits), &lane);
+  sched_vectorize(g->s, lane);
+  LoopRV channels = sched_fuse(g->s, 2, loop, true);
+  if (parallel) sched_parallel(g->s, channels);
+}
+
 /* Channel by channel, tap by tap: vectors of neighbours. */
 static void schedule_panel(ImplGroup *g, BlockRV panel, const ConvShape *s, bool inside, bool parallel)
 {
@@ -404,6 +449,19 @@ static void schedule_panel(ImplGroup *g, BlockRV panel, const ConvShape *s, bool
   LoopRV part = generic_split_by(g, loop[n - 1], lanes, &lane);
   sched_unroll(g->s, part);
   sched_vectorize(g->s, lane);
+}
+
+/* Rows in bands of so many tiles: where a row's length is not known, as many rows at run time as have them. */
+static LoopRV split_rows(ImplGroup *g, const Columns *c, const Im2colPlan *p, LoopRV rows, const Expr *length, LoopRV *row)
+{
+  if (!c->s.open || length->kind == E_INT) return generic_split_by(g, rows, p->band / (c->row / c->width), row);
+  Module *m = sched_module(g->s);
+  const Expr *tiles = nn_ceildiv(m, length, expr_i32(m, c->width));
+  const Expr *each = expr_max(m, expr_floordiv(m, expr_i32(m, p->band), tiles), expr_i32(m, 1));
+  LoopRV out[2];
+  sched_split(g->s, rows, 2, (const Expr *[]){NULL, nn_simplify(m, each)}, true, out);
+  *row = out[1];
+  return out[0];
 }
 
 void im2col_schedule(ImplGroup *g)
@@ -429,26 +487,32 @@ void im2col_schedule(ImplGroup *g)
   LoopRV own;
   LoopRV group = generic_split_by(g, loop[1], shape.og, &own);
   LoopRV o = generic_split_by(g, own, p->channels, &oi);
-  LoopRV band;
-  int depth_of_tile = 5;
+  LoopRV order[10], band, row;
+  int k = 0;
+  int last = y->ndim - 1;
+  bool rows = !p->across && y->ndim > 3;
   if (p->across) {
     LoopRV plane = y->ndim > 3 ? sched_fuse(g->s, y->ndim - 2, loop + 2, true) : loop[2];
     band = generic_split_by(g, generic_split_by(g, plane, c.width, &pi), p->band, &ti);
-    sched_reorder(g->s, 7, (const LoopRV[]){n, group, band, o, ti, oi, pi});
   } else {
     /* the last tile of a row is a piece of code of its own, where it stores less */
-    LoopRV rows = y->ndim > 4 ? sched_fuse(g->s, y->ndim - 3, loop + 2, true) : loop[2];
-    LoopRV row;
-    ti = generic_split_by(g, loop[y->ndim - 1], c.width, &pi);
-    if (y->ndim > 3) {
-      band = generic_split_by(g, rows, p->band / (c.row / c.width), &row);
-      sched_reorder(g->s, 8, (const LoopRV[]){n, group, band, o, row, ti, oi, pi});
-      depth_of_tile = 6;
-    } else {
-      band = sched_add_unit_loop(g->s, (SchedArg){.kind = SA_LOOP, .u.i = ti.id});
-      sched_reorder(g->s, 7, (const LoopRV[]){n, group, band, o, ti, oi, pi});
-    }
+    ti = generic_split_by(g, loop[last], c.width, &pi);
+    if (y->ndim > 4 && !shape.open) loop[last - 1] = sched_fuse(g->s, y->ndim - 3, loop + 2, true);
+    if (rows) band = split_rows(g, &c, p, loop[last - 1], y->shape[last], &row);
+    else band = sched_add_unit_loop(g->s, (SchedArg){.kind = SA_LOOP, .u.i = ti.id});
   }
+  /* where their number is not known, bands are not counted together with images and groups */
+  if (shape.open && !p->across && y->ndim > 4) order[k++] = loop[2];
+  if (shape.open) order[k++] = band;
+  order[k++] = n, order[k++] = group;
+  if (!shape.open) order[k++] = band;
+  int head = k;
+  order[k++] = o;
+  if (rows) order[k++] = row;
+  order[k++] = ti;
+  int depth_of_tile = k;
+  order[k++] = oi, order[k++] = pi;
+  sched_reorder(g->s, k, order);
   sched_compute_at(g->s, product, ti, true, -1);
   epilogue_write_out(g, store, depth_of_tile, true);
   int depth = sched_get_loops(g->s, product, g->arena, &inner);
@@ -462,16 +526,17 @@ void im2col_schedule(ImplGroup *g)
   int threads = cost_threads(g->target, conv_shape_flops(&shape), 0);
   bool several = in_bands(&c, p);
   bool bands = shares_bands(&c, p);
-  LoopRV outer = sched_fuse(g->s, bands ? 3 : 2, (const LoopRV[]){n, group, band}, true);
-  LoopRV shared = p->together ? o : outer;
+  LoopRV outer = shape.open ? order[head - 1] : sched_fuse(g->s, bands ? 3 : 2, order, true);
+  LoopRV shared = p->together ? o : shape.open ? order[0] : outer;
   bool whole = shape.groups == 1 || shape.og % p->channels == 0;
   if (p->together && !several && bands && whole) shared = sched_fuse(g->s, 2, (const LoopRV[]){outer, o}, true);
-  if (!bands) outer = band;
+  if (!bands && !shape.open) outer = band;
   if (threads > 1) sched_parallel(g->s, shared);
   if (group_find_stage(g, "panel", &panel)) {
     if (several) sched_compute_at(g->s, panel, outer, false, -1);
     schedule_panel(g, panel, &shape, several, threads > 1 && (p->together || !several));
     panels_fetch(g, product, step, NULL);
   }
+  if (shape.open && group_find_stage(g, "padded", &padded)) schedule_padding(g, padded, threads > 1);
   generic_rest(g);
 }

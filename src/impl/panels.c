@@ -14,7 +14,10 @@
  * has 20.  Weight and panels are read straight ahead, and asked for some hundred cycles before: waiting multiply-adds
  * leave such a core little room to look ahead by itself.  The copy pays where enough output channels share it.  With
  * bfloat16 a step is a pair of channels in one word, or four of them, and then the tile is made of 2 x 2 blocks
- * (blocks.c). */
+ * (blocks.c).
+ *
+ * A plane whose extents are not known has so many positions as an expression says: whole tiles are computed, and what is
+ * there is stored. */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
@@ -80,7 +83,7 @@ static void add_bands(PlanList *list, const Target *t, const ConvShape *s, Panel
   int64_t threads = t->num_cores > 0 ? t->num_cores : 1;
   /* as few as the cache allows; a number that the threads divide; one each */
   const int64_t try[] = {up(tiles, bands), up(tiles, up(bands, threads) * threads), tiles};
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < (s->open ? 2 : 3); i++) {
     bool had = false;
     for (int k = 0; k < i; k++) had |= try[k] == try[i];
     p->band = try[i];
@@ -114,9 +117,8 @@ void panels_plans(const ImplCall *call, PlanList *list)
 {
   const Target *t = call->target;
   ConvShape s;
-  if (!conv_shape(call, &s) || s.dims != 2 || s.groups != 1 || s.bits != 32 || !s.out[0] || !s.out[1] || !s.in[0] ||
-      !s.in[1])
-    return;
+  if (!conv_shape(call, &s) || s.dims != 2 || s.groups != 1 || s.bits != 32) return;
+  if (conv_shape_open(&s) && s.word == 4) return; /* its blocks want whole tiles */
   PanelsPlan p = {.data_block = s.data_block, .out_block = s.out_block};
   if (s.out_block) {
     const Type *w = call->call->arg[1]->type;
@@ -187,14 +189,20 @@ static const Tensor *pad_fours(OpCall *c, Window *w, const Tensor *data)
   return nn_pad_constant(c->m, bits, before, after, expr_const(c->m, bits->buffer->dtype, 0), "padded");
 }
 
+/* Positions of the output plane. */
+static const Expr *all_positions(OpCall *c)
+{
+  return nn_simplify(c->m, expr_mul(c->m, c->out->shape[2], c->out->shape[3]));
+}
+
 /* (n, tiles, steps, positions of a tile); zeros where there is no data and behind the last position. */
 static const Tensor *pack_positions(OpCall *c, const Window *w, const Tensor *data, int64_t positions)
 {
   Module *m = c->m;
-  int64_t all = dim(c->out, 2) * dim(c->out, 3);
+  const Expr *all = all_positions(c);
   int64_t steps = dim(c->arg[1], 1) * w->k[0] * w->k[1] * w->c;
-  const Expr *shape[] = {c->out->shape[0], expr_i32(m, (all + positions - 1) / positions), expr_i32(m, steps),
-                         expr_i32(m, positions)};
+  const Expr *shape[] = {c->out->shape[0], nn_simplify(m, nn_ceildiv(m, all, expr_i32(m, positions))),
+                         expr_i32(m, steps), expr_i32(m, positions)};
   Stage s = nn_stage(m, 4, shape, "n tile step position");
   const Expr *part[4];
   const Expr *at = expr_add(m, expr_mul(m, s.at[1], shape[3]), s.at[3]);
@@ -210,7 +218,7 @@ static const Tensor *pack_positions(OpCall *c, const Window *w, const Tensor *da
     if (w->before[d] || w->after[d]) inside = nn_and(m, inside, nn_inside(m, index[2 + d], data->buffer->shape[2 + d]));
   }
   index[1] = part[0], index[4] = w->word > 1 ? expr_mul(m, part[3], expr_i32(m, w->word)) : part[3];
-  if (all % positions) inside = nn_and(m, inside, expr_lt(m, at, expr_i32(m, all)));
+  if (!known(all) || known(all) % positions) inside = nn_and(m, inside, expr_lt(m, at, all));
   for (int d = 0; d < 5; d++) index[d] = nn_index(&s, index[d]);
   const Expr *element[4];
   const Expr *first = index[4];
@@ -251,8 +259,6 @@ void panels_compute(OpCall *c, const Target *t, const void *plan, const Tensor *
   Module *m = c->m;
   Window w = window_of(c);
   const Type *y = c->out;
-  int64_t rows = dim(y, 2);
-  int64_t columns = dim(y, 3);
   int64_t positions = ((const PanelsPlan *)plan)->positions;
   const Tensor *data = pad_fours(c, &w, in[0]);
   const Tensor *panel = pack_positions(c, &w, data, positions);
@@ -260,8 +266,10 @@ void panels_compute(OpCall *c, const Target *t, const void *plan, const Tensor *
     *out = block_compute(c, &w, panel, in[1]);
     return;
   }
-  const Expr *shape[] = {y->shape[0], y->shape[1], expr_i32(m, rows * columns), y->shape[4]};
   const Expr *x = expr_i32(m, positions);
+  const Expr *all = all_positions(c);
+  if (!known(all)) all = nn_simplify(m, expr_mul(m, panel->buffer->shape[1], x));
+  const Expr *shape[] = {y->shape[0], y->shape[1], all, y->shape[4]};
   const Expr *part[4];
   Stage s = nn_stage(m, 4, shape, "n oc position oc_block");
   const Expr *step = nn_reduce_axis(&s, "step", panel->buffer->shape[2]);
@@ -285,7 +293,7 @@ static bool is_straight(const Node *call)
   const Type *x = call->arg[0]->type;
   const Type *w = call->arg[1]->type;
   const Type *y = call->type;
-  return dim(w, 2) == 1 && dim(w, 3) == 1 && dim(x, 2) == dim(y, 2) && dim(x, 3) == dim(y, 3);
+  return dim(w, 2) == 1 && dim(w, 3) == 1 && x->shape[2] == y->shape[2] && x->shape[3] == y->shape[3];
 }
 
 enum { SIDE = 4 }; /* of a square: the elements of NEON's vectors */
@@ -375,10 +383,12 @@ void panels_schedule(ImplGroup *g)
   BlockRV panel = group_stage(g, "panel");
   BlockRV store = group_only_reader(g, product);
   const Buffer *panels = sched_block_stmt(g->s, panel)->u.block->writes[0].buffer;
-  int64_t tiles = panels->shape[1]->u.i;
+  ConvShape shape;
+  conv_shape(&(ImplCall){g->src, g->arena, g->target, g->config, g->anchor}, &shape);
+  conv_shape_open(&shape);
   int64_t steps = panels->shape[2]->u.i;
   int64_t positions = panels->shape[3]->u.i;
-  int threads = cost_threads(g->target, impl_flops(g->anchor), 0);
+  int threads = cost_threads(g->target, conv_shape_flops(&shape), 0);
   const PanelsPlan *way = g->plan;
   LoopRV *loop, pi, ti, step;
   if (sched_get_loops(g->s, store, g->arena, &loop) != 5)
@@ -388,14 +398,16 @@ void panels_schedule(ImplGroup *g)
   LoopRV c = loop[4];
   LoopRV bands =
       generic_split_by(g, generic_split_by(g, sched_fuse(g->s, 2, loop + 2, true), positions, &pi), way->band, &ti);
-  sched_reorder(g->s, 6, (const LoopRV[]){n, bands, o, ti, pi, c});
+  /* where their number is not known, bands are not counted together with images */
+  LoopRV order[] = {shape.open ? bands : n, shape.open ? n : bands, o, ti, pi, c};
+  sched_reorder(g->s, 6, order);
   sched_compute_at(g->s, product, ti, true, -1);
   epilogue_write_out(g, store, 4, true);
   step = g->anchor->arg[1]->type->dtype.bits == 64 ? blocks_tile(g, product, steps)
                                                    : lanes_tile(g, product, positions, steps);
-  bool several = way->band < tiles;
-  LoopRV outer = sched_fuse(g->s, 2, (const LoopRV[]){n, bands}, true);
-  LoopRV shared = way->together ? o : outer;
+  bool several = shape.open || way->band < panels->shape[1]->u.i;
+  LoopRV outer = shape.open ? n : sched_fuse(g->s, 2, order, true);
+  LoopRV shared = way->together ? o : shape.open ? bands : outer;
   if (way->together && !several) shared = sched_fuse(g->s, 2, (const LoopRV[]){outer, o}, true);
   if (several) sched_compute_at(g->s, panel, outer, false, -1);
   if (threads > 1) sched_parallel(g->s, shared);

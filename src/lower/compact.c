@@ -6,7 +6,7 @@
  *     for ii: B[io*32 + ii] = …            →    for ii: B[ii] = …
  *   Below each allocation the box that all accesses touch is found by letting the
  *   loops inside run while those outside stand still.  A dimension shrinks when the
- *   box has a constant extent smaller than the buffer's; indices and regions are
+ *   box has an extent that is known to be at most a constant; indices and regions are
  *   rebased to its corner.  Shared memory stands outside the threads' loops but is filled
  *   anew in each iteration of the serial ones, which stand still too ("filled_in", plan.c).
  *   "buffer_dim_align" on the allocation pads strides so that
@@ -138,8 +138,18 @@ static bool touch_stmt(void *env, Stmt *s)
 
 /* ---- the new shape ------------------------------------------------------------------ */
 
-/* The extent of dimension d if it can shrink to a constant; min receives its corner. */
-static const Expr *shrunk_extent(Compact *c, int d, const Expr **min)
+/* Does the extent depend on no loop or let around the allocation, but on sizes alone? */
+static bool is_of_sizes(const Stmt *alloc, const Expr *e)
+{
+  for (const Stmt *q = alloc->parent; q; q = q->parent)
+    if ((q->kind == S_FOR && expr_uses_var(e, q->u.loop.var)) || (q->kind == S_LET && expr_uses_var(e, q->u.let.var)))
+      return false;
+  return true;
+}
+
+/* The extent of dimension d if it can shrink, to a constant or to an expression of sizes that is smaller; min receives
+ * its corner. */
+static const Expr *shrunk_extent(Compact *c, const Stmt *alloc, int d, const Expr **min)
 {
   Module *m = c->lo->m;
   const Span *s = &c->span[d];
@@ -155,6 +165,8 @@ static const Expr *shrunk_extent(Compact *c, int d, const Expr **min)
   }
   if (n <= 0 || (lower_const_int(shape, &full) && n >= full)) return shape;
   *min = s->min;
+  bool local = !strcmp(c->buffer->scope, "local");
+  if (extent->kind != E_INT && !local && is_of_sizes(alloc, extent)) return expr_cast(m, shape->dtype, extent);
   return lower_int(m, shape, n);
 }
 
@@ -248,7 +260,7 @@ static void compact_alloc(Compact *c, Stmt *s)
   const Expr **min = arena_array(m->arena, const Expr *, b->ndim);
   bool changed = false;
   for (int d = 0; d < b->ndim; d++) {
-    shape[d] = shrunk_extent(c, d, &min[d]);
+    shape[d] = shrunk_extent(c, s, d, &min[d]);
     changed |= shape[d] != b->shape[d];
   }
   const Expr **strides = aligned_strides(c, s, b->ndim, shape);

@@ -19,7 +19,8 @@
  *   too (rows of taps at the edge of a map).  Copies are counted against a budget; when
  *   it is spent the remaining guards stay.
  *
- *   Where the length of a loop is not known, a condition by which a loop inside can be shrunk is left to that one.
+ *   Where the length of a loop is not known, a guard that depends on a loop inside too is left to that one if that has
+ *   loops of its own: what it takes to find its end counts for little, and a copy of all that for much.
  *
  *   A parallel loop with few iterations is not cut in three, which would leave
  *   workers idle: it keeps its range and chooses between the bodies inside.  Padding that it
@@ -244,6 +245,15 @@ static bool is_idle(Stmt *s)
          (s->kind == S_EVAL && s->u.eval.value->kind == E_CALL && s->u.eval.value->u.intrin == IN_PREFETCH);
 }
 
+/* Is c true where cond is?  A guard of a tile follows from one of its elements. */
+static bool follows(Part *p, const Expr *cond, const Expr *c)
+{
+  int mark = analyzer_push(p->an, lower_unlikely(cond, NULL));
+  bool yes = analyzer_prove(p->an, c);
+  analyzer_pop(p->an, mark);
+  return yes;
+}
+
 /* Does s do nothing where c is false? */
 static bool stands_under(Part *p, Stmt *s, const Expr *c)
 {
@@ -259,7 +269,7 @@ static bool stands_under(Part *p, Stmt *s, const Expr *c)
     lower_conjuncts(p->tmp, s->u.cond.cond, &parts);
     for (int i = 0; i < parts.n; i++)
       if (parts.v[i] == c) return true;
-    return stands_under(p, s->u.cond.then, c);
+    return follows(p, s->u.cond.cond, c) || stands_under(p, s->u.cond.then, c);
   }
   case S_LET: return expr_is_pure(s->u.let.value) && stands_under(p, s->u.let.body, c);
   case S_ALLOC: return stands_under(p, s->u.alloc.body, c);
@@ -272,27 +282,37 @@ static bool stands_under(Part *p, Stmt *s, const Expr *c)
   return false;
 }
 
-/* Will a loop inside, one that runs step by step, be shrunk by the condition of its whole body?  It is the innermost of
- * those that the condition depends on. */
-typedef struct Shrinking {
-  Part *p;
-  const Expr *cond;
-  bool found;
-} Shrinking;
-
-static bool find_shrinking(void *env, Stmt *s)
+static bool find_loop(void *env, Stmt *s)
 {
-  Shrinking *f = env;
-  if (s->kind != S_FOR || !expr_uses_var(f->cond, s->u.loop.var)) return true;
-  bool plain = s->u.loop.kind == FOR_SERIAL || s->u.loop.kind == FOR_PARALLEL;
-  f->found = plain && stands_under(f->p, s->u.loop.body, f->cond);
-  return true;
+  *(bool *)env |= s->kind == S_FOR;
+  return !*(bool *)env;
 }
 
-static bool shrinks_inside(Part *p, Stmt *s, const Expr *cond)
+static bool has_loop(Stmt *s)
 {
-  Shrinking f = {p, cond, false};
-  stmt_visit(s->u.loop.body, find_shrinking, &f);
+  bool found = false;
+  stmt_visit(s, find_loop, &found);
+  return found;
+}
+
+/* Does the condition depend on a loop inside, one that runs step by step and has others inside? */
+typedef struct Inside {
+  const Expr *cond;
+  bool found;
+} Inside;
+
+static bool find_inside(void *env, Stmt *s)
+{
+  Inside *f = env;
+  bool plain = s->kind == S_FOR && (s->u.loop.kind == FOR_SERIAL || s->u.loop.kind == FOR_PARALLEL);
+  f->found |= plain && expr_uses_var(f->cond, s->u.loop.var) && has_loop(s->u.loop.body);
+  return !f->found;
+}
+
+static bool goes_inside(Stmt *s, const Expr *cond)
+{
+  Inside f = {cond, false};
+  stmt_visit(s->u.loop.body, find_inside, &f);
   return f.found;
 }
 
@@ -339,23 +359,27 @@ static Stmt *short_piece(Stmt *s)
   return s;
 }
 
-/* What is left behind constant bounds has a condition less: a chain of choices (tensors put together) is cut
+/* `dead`, where it is given: from there on a condition of a choice is false.  What is left behind constant bounds has a
+ * condition less: a chain of choices (tensors put together) is cut
  * link by link, as far as the budget goes. */
-static Stmt *peel(Part *p, Stmt *s, Range r, const ExprVec *held, int tries)
+static Stmt *peel(Part *p, Stmt *s, Range r, const Expr *dead, const ExprVec *held, int tries)
 {
   Module *m = p->lo->m;
   const Expr *zero = lower_int(m, r.lo, 0);
   const Expr *n = s->u.loop.extent;
   Stmt *head = provably_empty(p, zero, r.lo) ? NULL : piece(p, s, (Range){zero, r.lo});
-  Stmt *tail = provably_empty(p, r.hi, n) ? NULL : piece(p, s, (Range){r.hi, n});
+  Stmt *tail = provably_empty(p, r.hi, n) ? NULL : piece(p, s, (Range){r.hi, dead ? dead : n});
+  Stmt *end = dead ? piece(p, s, (Range){dead, n}) : NULL;
   take_away(p, s->u.loop.body, held);
   Stmt *main = part_piece(p, piece(p, s, r), tries + 1);
   p->in_tail++;
-  if (head) head = part_piece(p, short_piece(head), tries + 1);
+  /* Behind a bound that is not known the same condition would be cut at again, to no end. */
+  if (head) head = part_piece(p, short_piece(head), r.lo->kind == E_INT ? tries + 1 : MAX_TRIES);
   bool link = !head && r.hi->kind == E_INT && n->kind == E_INT;
-  if (tail) tail = part_piece(p, short_piece(tail), link ? tries : tries + 1);
+  if (tail) tail = part_piece(p, short_piece(tail), link ? tries : r.hi->kind == E_INT ? tries + 1 : MAX_TRIES);
+  if (end) end = part_piece(p, short_piece(end), tries + 1);
   p->in_tail--;
-  return lower_then(m, lower_then(m, head, main), tail);
+  return lower_then(m, lower_then(m, lower_then(m, head, main), tail), end);
 }
 
 /* One body of a parallel loop that chooses by its variable: of the range r. */
@@ -490,6 +514,30 @@ static Stmt *shrink(Below *b, Stmt *s, int tries)
   return part_piece(p, piece(p, s, range), tries + 1);
 }
 
+/* The first value from which on a choice is false, where that is not a number: zeros behind data of unknown length.
+ * NULL: not known, or not known to be between `from` and the loop's end. */
+static const Expr *dead_from(Below *b, const Expr *cond, const Expr *from, const Expr *n)
+{
+  Part *p = b->p;
+  Module *m = p->lo->m;
+  const Expr *e = expr_simplify(p->an, as_nonnegative(m, cond));
+  const Expr *min;
+  const Expr *max = e;
+  const Expr *coeff[2];
+  int64_t a;
+  if (uses_one_of(cond, b->hidden.n, b->hidden.v)) return NULL;
+  if (uses_one_of(e, b->inner.n, b->inner.v) && !analyzer_relax(p->an, e, b->inner.n, b->inner.v, &min, &max))
+    return NULL;
+  if (!expr_linear(p->an, expr_simplify(p->an, max), 1, &b->var, coeff) ||
+      !lower_const_int(expr_simplify(p->an, coeff[0]), &a) || a >= 0 || uses_one_of(coeff[1], b->inner.n, b->inner.v))
+    return NULL;
+  const Expr *first = expr_floordiv(m, coeff[1], lower_int(m, coeff[1], -a));
+  first = expr_simplify(p->an, expr_add(m, first, lower_int(m, first, 1)));
+  bool ordered = analyzer_prove(p->an, expr_binary(m, E_LE, from, first)) &&
+                 analyzer_prove(p->an, expr_binary(m, E_LE, first, n));
+  return ordered && first->kind != E_INT ? first : NULL;
+}
+
 /* Peels s so that as many conditions as possible go; NULL if none can. */
 static Stmt *peel_conds(Below *b, Stmt *s, int tries)
 {
@@ -505,8 +553,8 @@ static Stmt *peel_conds(Below *b, Stmt *s, int tries)
       Range cut = range;
       /* Pieces before and after a parallel loop leave workers idle: the loops of the copy can do it. */
       if (s->u.loop.kind == FOR_PARALLEL && c->copied && uses_one_of(c->e, b->inner.n, b->inner.v)) continue;
-      /* Nor is a piece of a loop of unknown length worth its code where a loop inside gets shorter by itself. */
-      if (c->guard && s->u.loop.extent->kind != E_INT && shrinks_inside(p, s, c->e)) continue;
+      /* Nor is a piece of a loop of unknown length worth its code where a loop inside can be cut. */
+      if (likely && s->u.loop.extent->kind != E_INT && goes_inside(s, c->e)) continue;
       if (c->likely != likely || (!likely && !b->spatial && !p->in_tail) || !true_range(b, c->e, &r)) continue;
       if (!intersect(p, &cut, r) || !may_cut(s, cut)) continue;
       range = cut;
@@ -523,7 +571,11 @@ static Stmt *peel_conds(Below *b, Stmt *s, int tries)
   int64_t lo, hi;
   bool few = lower_const_int(range.lo, &lo) && lower_const_int(range.hi, &hi) && hi - lo < FEW_ITERATIONS;
   if (s->u.loop.kind == FOR_PARALLEL && few) return choose(p, s, range, &held);
-  return peel(p, s, range, &held, tries);
+  const Expr *dead = NULL;
+  for (int i = 0; i < b->conds.n && !dead && range.hi->kind != E_INT && cost <= p->budget; i++)
+    if (!b->conds.v[i].likely && !b->conds.v[i].guard) dead = dead_from(b, b->conds.v[i].e, range.hi, whole.hi);
+  if (dead) p->budget -= lower_count(s);
+  return peel(p, s, range, dead, &held, tries);
 }
 
 /* A first step in which a condition holds for some values of the inner loops (a vector across the border of two tensors
@@ -689,13 +741,14 @@ static bool waits_inside(Part *p, Stmt *s)
 static Stmt *part_for(Part *p, Stmt *s, int tries)
 {
   analyzer_bind(p->an, s->u.loop.var, s->u.loop.min, s->u.loop.extent);
-  if (s->u.loop.kind != FOR_THREAD && !waits_inside(p, s) && tries < MAX_TRIES && expr_is_int(s->u.loop.min, 0)) {
+  if (s->u.loop.kind != FOR_THREAD && !waits_inside(p, s) && expr_is_int(s->u.loop.min, 0)) {
     Below b = {.p = p, .var = s->u.loop.var, .spatial = true};
     stmt_visit(s->u.loop.body, find_stmt, &b);
     Stmt *done = b.conds.n ? shrink(&b, s, tries) : NULL;
-    if (!done && b.conds.n) done = peel_conds(&b, s, tries);
-    if (!done && b.conds.n) done = part_mixed(&b, s, tries);
-    if (!done && b.conds.n) done = part_fused(p, s);
+    bool cut = b.conds.n && tries < MAX_TRIES;
+    if (!done && cut) done = peel_conds(&b, s, tries);
+    if (!done && cut) done = part_mixed(&b, s, tries);
+    if (!done && cut) done = part_fused(p, s);
     if (done) return done;
   }
   lower_map_children(p->lo->m, s, part_stmt, p);

@@ -67,9 +67,32 @@ static bool places(const Block *b, const Var *v)
   return false;
 }
 
+/* The steps of the loop that `beyond` takes in one of `slack`; 0: it is not a whole number of them. */
+static int64_t steps_in_one(Plan *p, const Expr *beyond, const Expr *slack, const Var *loop)
+{
+  const Expr *a[2], *b[2];
+  int64_t x, y;
+  if (!expr_linear(p->an, beyond, 1, &loop, a) || !expr_linear(p->an, slack, 1, &loop, b) ||
+      !lower_const_int(expr_simplify(p->an, a[0]), &x) || !lower_const_int(expr_simplify(p->an, b[0]), &y))
+    return 0;
+  return y && x % y == 0 ? x / y : 0;
+}
+
+/* Is the value outside of the block's domain (at its end, or before it) where the condition does not hold?  That may be
+ * said of whole tiles: tile < n for tile*8 + i < n*8. */
+static bool is_beyond(Plan *p, const Expr *slack, const Expr *beyond, bool below, const Var *loop)
+{
+  Module *m = p->lo->m;
+  if (analyzer_prove_equal(p->an, slack, beyond)) return true;
+  int64_t k = below ? steps_in_one(p, beyond, slack, loop) : 0;
+  if (k < 2) return false;
+  const Expr *more = expr_sub(m, beyond, expr_mul(m, slack, lower_int(m, slack, k)));
+  return analyzer_prove(p->an, expr_binary(m, E_GE, more, lower_int(m, more, 0)));
+}
+
 /* Does the condition only keep what is written inside the buffer?  Then whatever it
  * leaves out is not there to be read either. */
-static bool keeps_domain(Plan *p, const Block *b, const Expr *cond)
+static bool keeps_domain(Plan *p, const Block *b, const Expr *cond, const Var *loop)
 {
   Module *m = p->lo->m;
   bool below = cond->kind == E_LT;
@@ -79,7 +102,7 @@ static bool keeps_domain(Plan *p, const Block *b, const Expr *cond)
   for (int i = 0; i < b->niter; i++) {
     const BlockIter *it = &b->iter[i];
     const Expr *limit = below ? expr_add(m, it->min, it->extent) : it->min;
-    if (places(b, it->var) && analyzer_prove_equal(p->an, slack, expr_sub(m, it->value, limit))) return true;
+    if (places(b, it->var) && is_beyond(p, slack, expr_sub(m, it->value, limit), below, loop)) return true;
   }
   return false;
 }
@@ -94,7 +117,7 @@ static bool carries(Plan *p, const Block *b, const Var *loop)
   ExprVec parts = {0};
   lower_conjuncts(p->tmp, b->predicate, &parts);
   for (int i = 0; i < parts.n; i++)
-    if (expr_uses_var(parts.v[i], loop) && !keeps_domain(p, b, parts.v[i])) return true;
+    if (expr_uses_var(parts.v[i], loop) && !keeps_domain(p, b, parts.v[i], loop)) return true;
   return false;
 }
 
