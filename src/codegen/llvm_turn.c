@@ -15,10 +15,11 @@
 
 enum { NEAR = 4 }; /* lanes so close are picked out of contiguous loads (llvm_memory.c) */
 
-/* A load of lanes a constant distance apart: base + offset + stride * lane. */
+/* A load of lanes some distance apart: base + offset + apart * lane. */
 typedef struct Strided {
-  const Expr *load, *base;
-  int64_t offset, stride;
+  const Expr *load, *base, *apart;
+  int64_t offset;
+  int64_t stride; /* the same where it is a constant; else it counts as far */
   bool done;
 } Strided;
 
@@ -54,11 +55,12 @@ static void note_load(void *env, const Expr *e)
   if (e->kind != E_LOAD || e->nargs != 1 || e->arg[0]->kind != E_RAMP || e->u.buffer->dtype.lanes != 1) return;
   const Expr *at = e->arg[0];
   int lanes = at->dtype.lanes;
-  bool strided = lanes >= 4 && (lanes & (lanes - 1)) == 0 && at->arg[1]->kind == E_INT && at->arg[1]->u.i > 1;
+  const Expr *apart = at->arg[1];
+  bool strided = lanes >= 4 && (lanes & (lanes - 1)) == 0 && (apart->kind != E_INT || apart->u.i > 1);
   if (!strided || e->dtype.bits != 8 * dtype_bytes(e->dtype) || expr_has_kind(at, E_LOAD)) return;
   for (int i = 0; i < t->loads.n; i++)
     if (t->loads.v[i].load == e) return;
-  Strided s = {.load = e, .stride = at->arg[1]->u.i};
+  Strided s = {.load = e, .apart = apart, .stride = apart->kind == E_INT ? apart->u.i : INT64_MAX};
   split_base(at->arg[0], &s);
   vec_push(t->g->arena, &t->loads, s);
 }
@@ -87,9 +89,11 @@ static void turn_square(Gen *g, Strided *const *load, int lanes)
   const Buffer *buffer = load[0]->load->u.buffer;
   LLVMValueRef *row = arena_array(g->arena, LLVMValueRef, lanes);
   LLVMValueRef first = gen_index(g, load[0]->load->arg[0]->arg[0]);
-  for (int r = 0; r < lanes; r++)
-    row[r] = gen_load_contiguous(g, buffer, LLVMBuildNSWAdd(g->b, first, gen_int(g, g->i64, r * load[0]->stride), ""),
-                                 lanes);
+  LLVMValueRef apart = gen_index(g, load[0]->apart);
+  for (int r = 0; r < lanes; r++) {
+    LLVMValueRef from = LLVMBuildNSWMul(g->b, apart, gen_int(g, g->i64, r), "");
+    row[r] = gen_load_contiguous(g, buffer, LLVMBuildNSWAdd(g->b, first, from, ""), lanes);
+  }
   for (int step = 1; step < lanes; step *= 2)
     for (int r = 0; r < lanes; r++) {
       if (r & step) continue;
@@ -129,7 +133,7 @@ static bool find_all(Turn *t, Strided *s, int count, Strided **out)
     Strided *o = &t->loads.v[i];
     int64_t k = o->offset - s->offset;
     if (o->done || k < 0 || k >= count || o->load->u.buffer != s->load->u.buffer || o->base != s->base ||
-        o->stride != s->stride || o->load->dtype.lanes != lanes)
+        o->apart != s->apart || o->load->dtype.lanes != lanes)
       continue;
     out[k] = o;
   }

@@ -1,6 +1,8 @@
-/* layout.c: from blocks of channels back to plain layouts.
+/* layout.c: from blocks of channels back to plain layouts; and both ways where the positions are not counted before the
+ * run.
  *
  *   NCHW16c to NCHW:  for n, block, piece of h * w:  for channel in block:  a vector of positions
+ *   NCHW to NCHW16c:  for n, block, piece of h * w:  for position in piece:  a vector of channels
  *
  * The result has no loop over a block's channels: read through c / 16 and c % 16, nothing says that
  * neighbouring channels lie side by side.  Splitting the loop over channels by the block shows it, and the
@@ -24,20 +26,74 @@ static int64_t whole_again(const char *from, const char *to, int *dimension)
   return block;
 }
 
+/* Channels of a block where one of the layouts is plain (NCHW) and the other has the last dimension more (NCHW16c), and
+ * an extent of the plane is not known; 0: it is another transform. */
+static int64_t open_block(const Node *call)
+{
+  const LayoutTransformAttrs *a = call->u.call.attrs;
+  const Type *x = call->arg[0]->type;
+  bool into = x->ndim < call->type->ndim;
+  const Type *plain = into ? x : call->type;
+  int dims = plain->ndim - 2;
+  if (x->kind != TY_TENSOR || dims < 1 || dims > 3 || !known_size(plain, 1)) return 0;
+  bool open = false;
+  for (int d = 0; d < dims; d++) open |= !known_size(plain, 2 + d);
+  int64_t block = conv_block(into ? a->dst_layout : a->src_layout, dims);
+  if (!open || !conv_layout_is_plain(into ? a->src_layout : a->dst_layout, "NC", dims)) return 0;
+  return known_size(plain, 1) % (block ? block : 1) ? 0 : block;
+}
+
 bool transform_fits(const Target *t, const Node *call)
 {
   (void)t;
   const LayoutTransformAttrs *a = call->u.call.attrs;
   int dimension;
-  return whole_again(a->src_layout, a->dst_layout, &dimension) > 1;
+  return open_block(call) > 1 || whole_again(a->src_layout, a->dst_layout, &dimension) > 1;
 }
 
 double transform_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_bandwidth(t); }
+
+/* Squares of positions by channels, turned round in registers.  In: n, blocks of channels, the plane, channels of a
+ * block, in any order. */
+static void turn_squares(ImplGroup *g, LoopRV n, LoopRV blocks, LoopRV plane, LoopRV channels, bool into)
+{
+  enum { SIDE = 4 };
+  LoopRV ci, pi;
+  LoopRV co = generic_split_by(g, channels, SIDE, &ci);
+  LoopRV po = generic_split_by(g, plane, SIDE, &pi);
+  sched_reorder(g->s, 6, (const LoopRV[]){n, blocks, po, co, into ? pi : ci, into ? ci : pi});
+  sched_unroll(g->s, co);
+  sched_unroll(g->s, into ? pi : ci);
+  sched_vectorize(g->s, into ? ci : pi);
+  sched_parallel(g->s, sched_fuse(g->s, 2, (const LoopRV[]){n, blocks}, true));
+}
+
+static void transform_open(ImplGroup *g, int64_t size)
+{
+  BlockRV *block;
+  LoopRV *loop, inner;
+  int n = g->anchor->type->ndim;
+  bool into = g->anchor->arg[0]->type->ndim < n;
+  if (generic_root_blocks(g, &block) != 1 || sched_get_loops(g->s, block[0], g->arena, &loop) != n || size % 4)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the transform's loops are not those of its dimensions");
+  int dims = into ? n - 3 : n - 2;
+  LoopRV plane = dims > 1 ? sched_fuse(g->s, dims, loop + 2, true) : loop[2];
+  if (into) turn_squares(g, loop[0], loop[1], plane, loop[n - 1], true);
+  else {
+    LoopRV blocks = generic_split_by(g, loop[1], size, &inner);
+    turn_squares(g, loop[0], blocks, plane, inner, false);
+  }
+}
 
 void transform_schedule(ImplGroup *g)
 {
   const LayoutTransformAttrs *a = g->anchor->u.call.attrs;
   generic_inline(g);
+  int64_t open = open_block(g->anchor);
+  if (open) {
+    transform_open(g, open);
+    return;
+  }
   BlockRV *block;
   LoopRV *loop, inner;
   int dimension = 0;

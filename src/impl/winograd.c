@@ -19,6 +19,9 @@
 
 static bool is_transformed(const Node *call) { return ((const WinogradAttrs *)call->u.call.attrs)->transformed; }
 
+/* Is the number of tiles known only at run time? */
+static bool is_open(const Type *y) { return !known_size(y, 0) || !known_size(y, 2) || !known_size(y, 3); }
+
 static WinogradSizes sizes_of(const WinogradAttrs *a, const Type *x, const Type *y)
 {
   int64_t block = y->shape[4]->u.i;
@@ -26,8 +29,8 @@ static WinogradSizes sizes_of(const WinogradAttrs *a, const Type *x, const Type 
                          x->shape[1]->u.i * x->shape[4]->u.i,
                          y->shape[1]->u.i * block,
                          block,
-                         y->shape[2]->u.i,
-                         y->shape[3]->u.i,
+                         likely_size(y->shape[2], 2),
+                         likely_size(y->shape[3], 2),
                          a->tile_size,
                          a->groups,
                          y->dtype.bits};
@@ -86,10 +89,11 @@ static const Tensor *product_in_parts(Module *m, const Tensor *product, const vo
 
 void winograd_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
-  c->op->compute(c, in, out);
-  if (((const WinogradPlan *)plan)->before) return;
-  Parts p = {t, sizes_of(c->attrs, c->arg[0], c->out)};
-  *out = parts_replace(c->m, *out, "bgemm", product_in_parts, &p);
+  const WinogradPlan *p = plan;
+  nn_winograd_blocked(c, p->before && is_open(c->out) ? p->x : 1, in, out);
+  if (p->before) return;
+  Parts parts = {t, sizes_of(c->attrs, c->arg[0], c->out)};
+  *out = parts_replace(c->m, *out, "bgemm", product_in_parts, &parts);
 }
 
 /* Channels in vectors of the machine: the transformations keep whole tiles of them in registers. */
@@ -319,17 +323,24 @@ static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
   LoopRV *l, hi, wi, hb;
   int n = sched_get_loops(g->s, last, g->arena, &l); /* n oo h w oi */
   if (n != 5) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "what follows the convolution is not over NCHWc");
-  int64_t height = 0;
   int64_t band = ((const WinogradPlan *)g->plan)->band;
-  const Expr *h = sched_loop_stmt(g->s, l[2])->u.loop.extent;
-  if (h->kind == E_INT) height = h->u.i;
+  int64_t height = known(sched_loop_stmt(g->s, l[2])->u.loop.extent);
   LoopRV oi;
   LoopRV ov = split_vectors(g, l[4], &oi);
   LoopRV ho = generic_split_by(g, l[2], tile, &hi);
   LoopRV wo = generic_split_by(g, l[3], tile, &wi);
-  LoopRV outer = generic_split_by(g, ho, band ? band : (height + tile - 1) / tile, &hb);
-  LoopRV order[] = {l[0], outer, l[1], hb, wo, ov, hi, wi, oi};
-  sched_reorder(g->s, 9, order);
+  LoopRV outer = ho;
+  hb = (LoopRV){-1};
+  if (height) outer = generic_split_by(g, ho, band ? band : (height + tile - 1) / tile, &hb);
+  LoopRV order[9] = {l[0]};
+  int k = 1;
+  if (height) order[k++] = outer;
+  order[k++] = l[1];
+  order[k++] = height ? hb : ho; /* of a height that is not known, rows of tiles are counted with the others */
+  order[k++] = wo, order[k++] = ov;
+  int depth = band ? k - 1 : k;
+  order[k++] = hi, order[k++] = wi, order[k++] = oi;
+  sched_reorder(g->s, k, order);
   sched_compute_at(g->s, tiles, ov, true, -1);
   sched_compute_at(g->s, rows, ov, true, -1);
   sched_set_scope(g->s, tiles, 0, "local");
@@ -349,9 +360,9 @@ static void transform_output(ImplGroup *g, BlockRV last, int64_t tile)
   else if (parts) multiply_half(g, part, band ? 1 : 0);
   else multiply(g, band ? 1 : 0);
   transform_data(g, band ? 1 : 0);
-  generic_write_out(g, rows, band ? 5 : 6);
-  generic_write_out(g, tiles, band ? 5 : 6);
-  generic_write_out(g, last, band ? 5 : 6);
+  generic_write_out(g, rows, depth);
+  generic_write_out(g, tiles, depth);
+  generic_write_out(g, last, depth);
   if (!band) sched_parallel(g->s, sched_fuse(g->s, height && height % tile == 0 ? 4 : 3, order, true));
 }
 

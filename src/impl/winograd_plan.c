@@ -67,6 +67,7 @@ static double winograd_seconds(const Target *t, const ConvShape *s, const Winogr
   double points = alpha * alpha;
   double tiles =
       n * __builtin_ceil((double)s->out[0] / (double)p->tile) * __builtin_ceil((double)s->out[1] / (double)p->tile);
+  if ((s->open || !s->n) && p->before) tiles = __builtin_ceil(tiles / (double)p->x) * (double)p->x;
   double flops = 2 * points * tiles * (double)(s->ig * s->o);
   double channels = (double)(s->c + s->o);
   double bytes = s->bits / 8.0;
@@ -106,7 +107,7 @@ static void add_plans(PlanList *list, const Target *t, const ConvShape *s, Winog
   enum { MOST = 4 };
   Tile tile[MOST];
   int64_t vectors = alter_block_vectors(p->out_block, target_lanes(t, s->bits));
-  int64_t all = (s->n ? s->n : 64) * ((s->out[0] + p->tile - 1) / p->tile) * ((s->out[1] + p->tile - 1) / p->tile);
+  int64_t all = (s->n ? s->n : 1) * ((s->out[0] + p->tile - 1) / p->tile) * ((s->out[1] + p->tile - 1) / p->tile);
   WinogradSizes sizes = winograd_sizes(s, p->tile, p->out_block);
   double points = (double)((p->tile + 2) * (p->tile + 2));
   double weight = (double)(s->ig * s->o) * s->bits / 8;
@@ -114,7 +115,7 @@ static void add_plans(PlanList *list, const Target *t, const ConvShape *s, Winog
     p->before = true;
     for (int b = 0; b < 2; b++) {
       p->band = b ? winograd_band(t, &sizes) : 0;
-      if (b && !p->band) continue;
+      if (b && (!p->band || s->open)) continue;
       int64_t together = p->band ? p->band * ((s->out[1] + p->tile - 1) / p->tile) : all;
       int n = tile_list(t, s->bits, vectors, s->og / p->out_block, 1, together, MOST, tile);
       for (int i = 0; i < n; i++) {
@@ -124,7 +125,7 @@ static void add_plans(PlanList *list, const Target *t, const ConvShape *s, Winog
       }
     }
   }
-  bool parts = s->bits == 32 && s->n && s->ig > p->data_block;
+  bool parts = s->bits == 32 && s->n && !s->open && s->ig > p->data_block;
   if ((forms & 2) && parts && (forms == 2 || transforming_pays(t, s, p))) {
     p->before = false;
     p->band = p->o = p->x = 0;
@@ -135,7 +136,7 @@ static void add_plans(PlanList *list, const Target *t, const ConvShape *s, Winog
 /* 3 x 3, one step apart, over neighbours. */
 static bool is_three_by_three(const ConvShape *s)
 {
-  bool yes = s->dims == 2 && s->word == 1 && s->out[0] && s->out[1] && !s->transposed;
+  bool yes = s->dims == 2 && s->word == 1 && !s->transposed;
   for (int d = 0; d < 2 && yes; d++) yes = s->k[d] == 3 && s->stride[d] == 1 && s->dilation[d] == 1;
   return yes;
 }
@@ -146,14 +147,17 @@ static void own_plans(const ImplCall *call, PlanList *list)
   const WinogradAttrs *a = call->call->u.call.attrs;
   const Type *x = call->call->arg[0]->type;
   const Type *y = call->call->type;
-  for (int d = 1; d < 5; d++)
-    if (!known_size(y, d) || !known_size(x, d)) return;
-  if (y->dtype.code != DT_FLOAT) return;
+  if (y->dtype.code != DT_FLOAT || !known_size(x, 1) || !known_size(x, 4) || !known_size(y, 1) || !known_size(y, 4))
+    return;
   ConvShape s = {.dims = 2, .bits = y->dtype.bits, .word = 1, .n = known_size(y, 0), .groups = a->groups};
   s.data_block = known_size(x, 4), s.out_block = known_size(y, 4);
   s.c = known_size(x, 1) * s.data_block, s.o = known_size(y, 1) * s.out_block;
   s.ig = s.c / s.groups, s.og = s.o / s.groups;
-  s.out[0] = known_size(y, 2), s.out[1] = known_size(y, 3);
+  for (int d = 0; d < 2; d++) {
+    s.out[d] = likely_size(y->shape[2 + d], 2);
+    s.open |= !known_size(y, 2 + d);
+  }
+  if (s.open && s.bits != 32) return;
   WinogradPlan p = {.tile = a->tile_size, .data_block = s.data_block, .out_block = s.out_block};
   add_plans(list, call->target, &s, &p, a->transformed ? 1 : 2);
 }
@@ -170,6 +174,7 @@ void winograd_plans(const ImplCall *call, PlanList *list)
   if (call->config->no_winograd || !conv_shape(call, &s) || !is_three_by_three(&s) || s.data_block || s.out_block ||
       s.weight_block || !s.constant || (s.bits != 32 && !half))
     return;
+  if (conv_shape_open(&s) && half) return;
   int64_t data[CONV_BLOCKS], out[CONV_BLOCKS];
   int nd = conv_blocks(t, s.bits, s.c, data);
   int no = conv_blocks(t, s.bits, s.o, out);

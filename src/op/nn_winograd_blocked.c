@@ -26,7 +26,8 @@ typedef struct Blocked {
   bool transformed;       /* the weight, before the call */
   /* places of the points and of the block of channels in what lies between the stages */
   int eps, nu, block;
-  const Expr *n, *co, *oo, *in[2], *out[2], *tiles[2], *p;
+  const Expr *n, *co, *oo, *in[2], *out[2], *tiles[2];
+  const Expr *p, *rounded; /* tiles of all images; those that there are products of */
   DType dtype;
 } Blocked;
 
@@ -89,7 +90,7 @@ static Blocked blocked_of(OpCall *c)
     v.out[d] = nn_windows(c, names[d], v.in[d], r[d], 1, 1, v.before[d], v.after[d]);
     v.tiles[d] = nn_simplify(c->m, nn_ceildiv(c->m, v.out[d], expr_i32(c->m, v.q.tile)));
   }
-  v.p = nn_simplify(c->m, expr_mul(c->m, v.n, expr_mul(c->m, v.tiles[0], v.tiles[1])));
+  v.p = v.rounded = nn_simplify(c->m, expr_mul(c->m, v.n, expr_mul(c->m, v.tiles[0], v.tiles[1])));
   return v;
 }
 
@@ -215,7 +216,7 @@ static Stage between(Module *m, const Blocked *v, const Expr *blocks, int64_t la
 {
   const Expr *alpha = expr_i32(m, v->q.alpha);
   const Expr *shape[5];
-  place(v, alpha, alpha, blocks, v->p, expr_i32(m, lanes), shape);
+  place(v, alpha, alpha, blocks, v->rounded, expr_i32(m, lanes), shape);
   return nn_stage(m, 5, shape, names);
 }
 
@@ -242,10 +243,13 @@ static const Tensor *transform_data(Module *m, Blocked *v, const Tensor *pad)
   const Expr *tile = expr_i32(m, v->q.tile);
   const Expr *cb = expr_i32(m, v->cb);
   const Expr *e[WINOGRAD_MAX] = {0};
-  Stage s = nn_stage(m, 5, (const Expr *[]){v->co, v->p, alpha, alpha, cb}, "co p eps j ci");
-  const Expr *w = expr_floormod(m, s.at[1], v->tiles[1]);
-  const Expr *h = expr_floormod(m, expr_floordiv(m, s.at[1], v->tiles[1]), v->tiles[0]);
-  const Expr *n = expr_floordiv(m, s.at[1], nn_simplify(m, expr_mul(m, v->tiles[0], v->tiles[1])));
+  Stage s = nn_stage(m, 5, (const Expr *[]){v->co, v->rounded, alpha, alpha, cb}, "co p eps j ci");
+  const Expr *p = s.at[1];
+  if (v->rounded != v->p) p = expr_min(m, p, expr_sub(m, v->p, expr_i32(m, 1)));
+  const Expr *w = expr_floormod(m, p, v->tiles[1]);
+  const Expr *h = expr_floordiv(m, p, v->tiles[1]);
+  const Expr *n = expr_floordiv(m, h, v->tiles[0]);
+  h = expr_floormod(m, h, v->tiles[0]);
   for (int i = 0; i < v->q.alpha; i++)
     e[i] = nn_read(m, pad,
                    (const Expr *[]){nn_index(&s, n), s.at[0],
@@ -320,10 +324,12 @@ static const Tensor *transform_output(Module *m, Blocked *v, const Tensor *produ
                    nn_winograd_row(m, v->dtype, v->q.a, v->q.tile, v->q.alpha, t.at[3], e));
 }
 
-static void blocked_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+void nn_winograd_blocked(OpCall *c, int64_t multiple, const Tensor *const *in, const Tensor **out)
 {
   Module *m = c->m;
   Blocked v = blocked_of(c);
+  const Expr *by = expr_i32(m, multiple);
+  if (multiple > 1) v.rounded = nn_simplify(m, expr_mul(m, nn_ceildiv(m, v.p, by), by));
   const Tensor *x = transform_data(m, &v, pad_tiles(m, &v, in[0]));
   const Tensor *y =
       transform_output(m, &v, multiply_tiles(m, &v, v.transformed ? in[1] : transform_weight(m, &v, in[1]), x));
@@ -334,6 +340,11 @@ static void blocked_compute(OpCall *c, const Tensor *const *in, const Tensor **o
   const Expr *at[] = {s.at[1], nn_index(&s, p), expr_floormod(m, s.at[2], tile), expr_floormod(m, s.at[3], tile),
                       s.at[4]};
   *out = nn_finish(&s, "conv2d_winograd", "conv2d_NCHWc_winograd", nn_read(m, y, at));
+}
+
+static void blocked_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
+{
+  nn_winograd_blocked(c, 1, in, out);
 }
 
 /* As of the convolution of 3 x 3 taps that it stands for. */
