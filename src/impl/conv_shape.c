@@ -102,3 +102,9 @@ double conv_shape_flops(const ConvShape *s)
   for (int d = 0; d < s->dims; d++) flops *= (double)(s->out[d] * s->k[d]);
   return flops;
 }
+
+int64_t conv_open_band(int64_t fit, int which)
+{
+  int64_t band = which == 0 ? fit : which == 1 ? fit / 4 : 1;
+  return band > 1 ? band : 1;
+}

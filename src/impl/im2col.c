@@ -66,8 +66,7 @@ static Columns columns_of(const Target *t, const ConvShape *s, const Im2colPlan 
 static bool is_straight(const ConvShape *s)
 {
   bool straight = true;
-  for (int d = 0; d < s->dims; d++)
-    straight &= s->k[d] == 1 && s->stride[d] == 1 && !s->before[d] && !s->after[d] && s->in[d] == s->out[d];
+  for (int d = 0; d < s->dims; d++) straight &= s->k[d] == 1 && s->stride[d] == 1 && !s->before[d] && !s->after[d];
   return straight;
 }
 
@@ -184,13 +183,14 @@ static void add_plans(PlanList *list, const Target *t, const ConvShape *s, int64
     p.packed = packed;
     /* one band, those that the second-level cache holds, the smallest one; whole rows where tiles end with them */
     int64_t least = across ? 1 : s->dims > 1 ? c.row / c.width : c.tiles;
-    for (int b = s->open ? 1 : 0; b < (packed ? 3 : 1); b++) {
+    for (int b = 0; b < (packed ? 3 : 1); b++) {
       p.band = b == 0   ? c.tiles
                : b == 1 ? (fit < least     ? least
                            : fit > c.tiles ? c.tiles
                                            : fit / least * least)
                         : least;
       if (b == 1 && p.band < c.tiles) p.band = up(up(c.tiles, up(c.tiles, p.band)), least) * least;
+      if (s->open) p.band = conv_open_band(fit, b);
       if (p.band == previous) continue;
       previous = p.band;
       for (int together = 0; together < 2; together++) {
@@ -223,7 +223,8 @@ void im2col_plans(const ImplCall *call, PlanList *list)
       if (!tile_fits(t, &s, channels, vectors)) continue;
       bool any = !s.open || s.dims == 1 || is_straight(&s);
       if (any) add_plans(list, t, &s, channels, vectors, true);
-      if (s.open ? !any : s.out[s.dims - 1] % (vectors * target_lanes(t, s.bits))) add_plans(list, t, &s, channels, vectors, false);
+      if (s.open ? !any : s.out[s.dims - 1] % (vectors * target_lanes(t, s.bits)))
+        add_plans(list, t, &s, channels, vectors, false);
     }
   }
 }
@@ -452,9 +453,11 @@ static void schedule_panel(ImplGroup *g, BlockRV panel, const ConvShape *s, bool
 }
 
 /* Rows in bands of so many tiles: where a row's length is not known, as many rows at run time as have them. */
-static LoopRV split_rows(ImplGroup *g, const Columns *c, const Im2colPlan *p, LoopRV rows, const Expr *length, LoopRV *row)
+static LoopRV split_rows(ImplGroup *g, const Columns *c, const Im2colPlan *p, LoopRV rows, const Expr *length,
+                         LoopRV *row)
 {
-  if (!c->s.open || length->kind == E_INT) return generic_split_by(g, rows, p->band / (c->row / c->width), row);
+  int64_t known_rows = p->band / (c->row / c->width);
+  if (!c->s.open || length->kind == E_INT) return generic_split_by(g, rows, known_rows > 1 ? known_rows : 1, row);
   Module *m = sched_module(g->s);
   const Expr *tiles = nn_ceildiv(m, length, expr_i32(m, c->width));
   const Expr *each = expr_max(m, expr_floordiv(m, expr_i32(m, p->band), tiles), expr_i32(m, 1));

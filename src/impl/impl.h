@@ -121,6 +121,8 @@ typedef struct AlteredCall {
 int impl_options(const ImplCall *, double price, Plan **out);
 /* What a plan that alters makes of the call. */
 void impl_alter(const ImplCall *, const Plan *, AlteredCall *);
+/* Elements of a tensor; of one whose sizes are not known, of a likely one. */
+double impl_likely_elements(const Type *);
 /* Seconds to bring so many bytes from one layout into another. */
 double impl_relayout_seconds(const Target *, double bytes);
 /* Products and convolutions of bfloat16 over words of several elements; false: the call is none. */

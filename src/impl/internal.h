@@ -154,6 +154,8 @@ double cost_busy(double pieces, int threads);
 /* A size, or what it is taken to be where it is not known: an extent of data of so many spatial dimensions; 0: of a
  * text, a table. */
 int64_t likely_size(const Expr *, int dims);
+/* Operations of a call, one of a batch where their number is not known. */
+double likely_flops(Module *, const Node *call);
 
 /* ---- tile.c -------------------------------------------------------------------------------- */
 
@@ -245,6 +247,9 @@ bool conv_shape_of(const OpDef *, const void *attrs, const Type *data, const Typ
 bool conv_shape_open(ConvShape *);
 /* Operations, of one image where their number is not known. */
 double conv_shape_flops(const ConvShape *);
+/* Tiles of a band of a plane of unknown extent, where a cache holds so many: 0 all those, 1 some of them, 2 one.  What
+ * a plan may be does not depend on what is likely, its seconds alone do. */
+int64_t conv_open_band(int64_t fit, int which);
 
 /* ---- im2col.c ---------------------------------------------------------------------------- */
 

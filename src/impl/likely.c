@@ -25,3 +25,37 @@ int64_t likely_size(const Expr *e, int dims)
   int64_t v = value_of(e, variable[dims]);
   return v > 0 ? v : 1;
 }
+
+double impl_likely_elements(const Type *t)
+{
+  double n = 1;
+  int dims = t->ndim > 5 ? 3 : t->ndim < 2 ? 0 : t->ndim - 2;
+  for (int d = 0; d < t->ndim; d++)
+    n *= t->shape[d]->kind == E_INT ? (double)t->shape[d]->u.i : d ? (double)likely_size(t->shape[d], dims) : 1;
+  return n;
+}
+
+static const Type *likely_type(Module *m, const Type *t)
+{
+  const Expr *shape[MAX_RANK];
+  if (t->kind != TY_TENSOR || t->ndim < 0 || t->ndim > MAX_RANK) return t;
+  int dims = t->ndim > 5 ? 3 : t->ndim < 2 ? 0 : t->ndim - 2;
+  for (int d = 0; d < t->ndim; d++)
+    shape[d] = t->shape[d]->kind == E_INT ? t->shape[d] : expr_i32(m, d ? likely_size(t->shape[d], dims) : 1);
+  return type_tensor(m, t->dtype, t->ndim, shape);
+}
+
+double likely_flops(Module *m, const Node *call)
+{
+  if (impl_flops(call) > 0 || call->type->kind != TY_TENSOR) return impl_flops(call);
+  Node *likely = arena_copy(m->arena, call, sizeof *call);
+  const Node **arg = arena_array(m->arena, const Node *, call->nargs + 1);
+  for (int i = 0; i < call->nargs; i++) {
+    Node *one = arena_copy(m->arena, call->arg[i], sizeof *one);
+    if (one->type) one->type = likely_type(m, one->type);
+    arg[i] = one;
+  }
+  likely->arg = arg;
+  likely->type = likely_type(m, call->type);
+  return impl_flops(likely);
+}

@@ -83,10 +83,10 @@ static void add_bands(PlanList *list, const Target *t, const ConvShape *s, Panel
   int64_t threads = t->num_cores > 0 ? t->num_cores : 1;
   /* as few as the cache allows; a number that the threads divide; one each */
   const int64_t try[] = {up(tiles, bands), up(tiles, up(bands, threads) * threads), tiles};
-  for (int i = 0; i < (s->open ? 2 : 3); i++) {
+  for (int i = 0; i < 3; i++) {
     bool had = false;
-    for (int k = 0; k < i; k++) had |= try[k] == try[i];
-    p->band = try[i];
+    p->band = s->open ? conv_open_band(fit, i) : try[i];
+    for (int k = 0; k < i; k++) had |= (s->open ? conv_open_band(fit, k) : try[k]) == p->band;
     for (int together = 0; together < 2 && !had; together++) {
       p->together = together;
       plan_add(list, p, panels_seconds(t, s, p), steps_of(s) * (double)s->o * 4);
@@ -107,9 +107,10 @@ static void add_tiles(PlanList *list, const Target *t, const ConvShape *s, Panel
     return;
   }
   if (t->broadcast_load || lanes < 4 || p->out_block % lanes || panels * vectors < SERVED) return;
-  for (int64_t x = lanes; x <= positions && vectors * x + vectors + x / lanes < t->vector_registers; x += lanes) {
+  for (int64_t x = lanes; (x <= positions || s->open) && vectors * x + vectors + x / lanes < t->vector_registers;
+       x += lanes) {
     p->positions = x;
-    if (tile_speed(t, vectors, 1, positions, (Tile){1, 1, x}) > 0) add_bands(list, t, s, p);
+    if (tile_speed(t, vectors, 1, s->open ? x : positions, (Tile){1, 1, x}) > 0) add_bands(list, t, s, p);
   }
 }
 

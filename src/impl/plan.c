@@ -118,8 +118,9 @@ int impl_options(const ImplCall *c, double price, Plan **out)
   }
   static const double UNTUNED = 0.1; /* share of the peak */
   if (!as_it_lies)
-    vec_push(c->arena, &best,
-             (Plan){.seconds = impl_flops(c->call) / (UNTUNED * cost_flops(c->target, c->call->type->dtype.bits))});
+    vec_push(
+        c->arena, &best,
+        (Plan){.seconds = likely_flops(c->m, c->call) / (UNTUNED * cost_flops(c->target, c->call->type->dtype.bits))});
   *out = best.v;
   return best.n;
 }

@@ -104,8 +104,8 @@ static bool transforming_pays(const Target *t, const ConvShape *s, const Winogra
 
 static void add_plans(PlanList *list, const Target *t, const ConvShape *s, WinogradPlan *p, int forms)
 {
-  enum { MOST = 4 };
-  Tile tile[MOST];
+  enum { MOST = 4, ANY = 1 << 12 };
+  Tile tile[TILE_LIST];
   int64_t vectors = alter_block_vectors(p->out_block, target_lanes(t, s->bits));
   int64_t all = (s->n ? s->n : 1) * ((s->out[0] + p->tile - 1) / p->tile) * ((s->out[1] + p->tile - 1) / p->tile);
   WinogradSizes sizes = winograd_sizes(s, p->tile, p->out_block);
@@ -117,7 +117,10 @@ static void add_plans(PlanList *list, const Target *t, const ConvShape *s, Winog
       p->band = b ? winograd_band(t, &sizes) : 0;
       if (b && (!p->band || s->open)) continue;
       int64_t together = p->band ? p->band * ((s->out[1] + p->tile - 1) / p->tile) : all;
-      int n = tile_list(t, s->bits, vectors, s->og / p->out_block, 1, together, MOST, tile);
+      /* what may be does not depend on a number of tiles that is only likely */
+      bool any = s->open || !s->n;
+      int n =
+          tile_list(t, s->bits, vectors, s->og / p->out_block, 1, any ? ANY : together, any ? TILE_LIST : MOST, tile);
       for (int i = 0; i < n; i++) {
         p->o = tile[i].o, p->x = tile[i].x;
         if (p->band && together % p->x) continue; /* the last tile's end is not known inside a band */

@@ -533,8 +533,8 @@ static const Expr *dead_from(Below *b, const Expr *cond, const Expr *from, const
     return NULL;
   const Expr *first = expr_floordiv(m, coeff[1], lower_int(m, coeff[1], -a));
   first = expr_simplify(p->an, expr_add(m, first, lower_int(m, first, 1)));
-  bool ordered = analyzer_prove(p->an, expr_binary(m, E_LE, from, first)) &&
-                 analyzer_prove(p->an, expr_binary(m, E_LE, first, n));
+  bool ordered =
+      analyzer_prove(p->an, expr_binary(m, E_LE, from, first)) && analyzer_prove(p->an, expr_binary(m, E_LE, first, n));
   return ordered && first->kind != E_INT ? first : NULL;
 }
 

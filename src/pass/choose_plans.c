@@ -66,13 +66,9 @@ static bool carries(const Node *n)
   return n->kind == N_CALL && n->u.call.op->layout;
 }
 
-/* A batch that is not known counts as one, another size as some dozens. */
 static double copy_seconds(const Choosing *c, const Type *t)
 {
-  static const double USUAL = 64;
-  double bytes = dtype_bytes(t->dtype);
-  for (int d = 0; d < t->ndim; d++) bytes *= t->shape[d]->kind == E_INT ? (double)t->shape[d]->u.i : d ? USUAL : 1;
-  return impl_relayout_seconds(c->target, bytes);
+  return impl_relayout_seconds(c->target, impl_likely_elements(t) * dtype_bytes(t->dtype));
 }
 
 static int64_t channels_of(const Type *t)
