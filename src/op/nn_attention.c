@@ -283,6 +283,7 @@ const OpDef op_nn_attention = {
   .max_args = 4,
   .attrs = &Attention_attrs,
   .fuse = FUSE_OPAQUE,
+  .narrow = NARROW_NEVER,
   .type = attention_type,
   .compute = attention_compute,
   .flops = attention_flops,

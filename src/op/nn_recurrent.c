@@ -682,6 +682,7 @@ const OpDef op_nn_contrib_recurrent = {
   .max_args = 7,
   .attrs = &RecurrentLoop_attrs,
   .fuse = FUSE_OPAQUE,
+  .narrow = NARROW_NEVER,
   .type = loop_type,
   .compute = loop_compute,
 };
@@ -771,6 +772,7 @@ static const Node *recurrent_decompose(Module *m, const Node *call)
     .max_args = 8,                                                                             \
     .attrs = &Recurrent_attrs,                                                                 \
     .fuse = FUSE_OPAQUE,                                                                       \
+    .narrow = NARROW_NEVER,                                                                    \
     .type = recurrent_type,                                                                    \
     .decompose = recurrent_decompose,                                                          \
   };
