@@ -23,19 +23,12 @@ static bool all_half(const Node *call)
   return is_half(call->type->dtype) && is_half(call->arg[0]->type->dtype) && is_half(call->arg[1]->type->dtype);
 }
 
-/* Those of the implementation in float32, which the call's operator has too, at twice the lanes. */
+static bool is_served(const ImplCall *c) { return target_has(c->target, CPU_FP16) && all_half(c->call); }
+
+/* Those of the implementation in float32, at twice the lanes. */
 static void half_plans(const ImplCall *c, PlanList *list, void (*plans)(const ImplCall *, PlanList *))
 {
-  if (c->config->fast_math != FAST_FP16 || !target_has(c->target, CPU_FP16) || !all_half(c->call)) return;
-  int before = list->v.n;
-  plans(c, list);
-  int kept = before;
-  for (int i = before; i < list->v.n; i++) {
-    if (list->v.v[i].alters) continue;
-    list->v.v[kept] = list->v.v[i];
-    list->v.v[kept++].seconds /= 2;
-  }
-  list->v.n = kept;
+  if (is_served(c)) plans(c, list);
 }
 
 void half_conv_plans(const ImplCall *c, PlanList *list)
@@ -57,7 +50,7 @@ void half_dense_plans(const ImplCall *call, PlanList *list)
   enum { MOST = 4 }; /* vectors of columns */
   const Target *t = call->target;
   const Node *c = call->call;
-  if (call->config->fast_math != FAST_FP16 || !target_has(t, CPU_FP16) || !all_half(c) || c->type->ndim != 2) return;
+  if (!is_served(call) || c->type->ndim != 2) return;
   const Type *w = c->arg[1]->type;
   int64_t rows = known(c->type->shape[0]);
   int64_t n = known(c->type->shape[1]);
@@ -86,6 +79,24 @@ void half_dense_plans(const ImplCall *call, PlanList *list)
 void half_dense_alter(const ImplCall *call, const void *plan, AlteredCall *out)
 {
   matmul_alter_to(call, ((const HalfDensePlan *)plan)->width, 1, out);
+}
+
+static double least_seconds(const ImplCall *c)
+{
+  PlanList list;
+  double least = 0;
+  impl_plans(c, &list);
+  for (int i = 0; i < list.v.n; i++)
+    if (least == 0 || list.v.v[i].seconds < least) least = list.v.v[i].seconds;
+  return least;
+}
+
+bool impl_prefers_half(Module *m, const Target *t, const ImplConfig *config, const Node *wide, const Node *half)
+{
+  Arena *arena = scratch(m->ctx);
+  double least = least_seconds(&(ImplCall){m, arena, t, config, half});
+  double other = least_seconds(&(ImplCall){m, arena, t, config, wide});
+  return least > 0 && (other == 0 || least < other);
 }
 
 /* ---- the computation ------------------------------------------------------------------------------ */

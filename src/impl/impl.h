@@ -130,6 +130,8 @@ bool impl_alter_words(Module *, const Target *, const Node *call, AlteredCall *)
 
 /* Is the product faster with its operands in bfloat16?  Of calls over float32, layouts not altered yet. */
 bool impl_prefers_pairs(Ctx *, const Target *, const ImplConfig *, const Node *call);
+/* Is it faster over float16, given the same call over either?  With FAST_FP16. */
+bool impl_prefers_half(Module *, const Target *, const ImplConfig *, const Node *wide, const Node *half);
 
 /* The function of a fused group (N_FUNC with "Primitive") or of a single call wrapped in one, as a
  * scheduled tir function of dst, ready to lower.  Parameters: one tensor per
@@ -166,7 +168,7 @@ struct Impl {
   /* One that leaves nothing open has no list of plans: does it serve the call, and in how many seconds? */
   bool (*fits)(const Target *, const Node *call);
   double (*cost)(const Target *, const Node *call);
-  bool half; /* for FAST_FP16 alone */
+  bool half; /* sums float16 in float16: products with FAST_FP16 have such implementations and no others */
 };
 const Impl *impl_find(const char *name, const char *op); /* NULL: there is none */
 /* Operations of a call by its operator's formula; 0 when sizes are not known. */

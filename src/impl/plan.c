@@ -11,13 +11,22 @@ void plan_add(PlanList *list, const void *fields, double seconds, double bytes)
   vec_push(arena, &list->v, (Plan){list->impl, copy, seconds, bytes, list->alters, list->data_block, list->out_block});
 }
 
+/* A product of float16 whose sums may be float16.  Others serve it no better than plain loops: they would widen each
+ * element where it is multiplied. */
+static bool sums_half(const ImplCall *c)
+{
+  const Node *n = c->call;
+  return c->config->fast_math == FAST_FP16 && n->nargs > 1 && n->type->kind == TY_TENSOR &&
+         dtype_eq(n->type->dtype, DT_F16);
+}
+
 /* Those of list->impl. */
 static void impl_own_plans(const ImplCall *c, PlanList *list)
 {
   const Impl *it = list->impl;
+  if (it->half != sums_half(c)) return;
   if (it->plans) it->plans(c, list);
-  else if ((!it->half || c->config->fast_math == FAST_FP16) && it->fits(c->target, c->call))
-    plan_add(list, NULL, it->cost(c->target, c->call), 0);
+  else if (it->fits(c->target, c->call)) plan_add(list, NULL, it->cost(c->target, c->call), 0);
 }
 
 void impl_plans(const ImplCall *c, PlanList *list)
@@ -135,8 +144,7 @@ void impl_alter(const ImplCall *c, const Plan *p, AlteredCall *out)
 {
   *out = (AlteredCall){0};
   p->impl->alter(c, p->fields, out);
-  /* sums in float16 are an implementation of the altered call alone */
-  if (c->config->fast_math != FAST_FP16) out->plan = plan_line(c, p);
+  out->plan = plan_line(c, p);
 }
 
 /* ---- text ---------------------------------------------------------------------------------- */

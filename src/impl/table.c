@@ -6,13 +6,13 @@ static const AttrsDef no_plan = {"NoPlan", 0, NULL, 0};
 static const Impl table[] = {
 #define IMPL(name, op, fits, cost, compute, schedule) \
   {name, op, &no_plan, NULL, NULL, compute, schedule, fits, cost, false},
-#define HALF(name, op, fits, cost, compute, schedule) \
-  {name, op, &no_plan, NULL, NULL, compute, schedule, fits, cost, true},
 #define PLANNED(name, op, record, plans, alter, compute, schedule) \
   {name, op, &record##_table, plans, alter, compute, schedule, NULL, NULL, false},
+#define HALF(name, op, record, plans, alter, compute, schedule) \
+  {name, op, &record##_table, plans, alter, compute, schedule, NULL, NULL, true},
 #include "impl/impl.def"
-#undef PLANNED
 #undef HALF
+#undef PLANNED
 #undef IMPL
 };
 

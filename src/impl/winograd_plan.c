@@ -173,7 +173,7 @@ void winograd_plans(const ImplCall *call, PlanList *list)
     own_plans(call, list);
     return;
   }
-  bool half = call->config->fast_math == FAST_FP16 && call->call->type->dtype.bits == 16;
+  bool half = list->impl->half;
   if (call->config->no_winograd || !conv_shape(call, &s) || !is_three_by_three(&s) || s.data_block || s.out_block ||
       s.weight_block || !s.constant || (s.bits != 32 && !half))
     return;

@@ -6,7 +6,9 @@
  * Each operator says what it bears (NarrowKind, graph.h).  Always: convolutions and products; their operands are
  * cast down.  Follow: what keeps magnitudes; done in the narrow type when every float operand is narrow already or
  * a constant.  Never: what loses too much (exponentials, sums over many elements, normalisations); operands are
- * cast up.  An operator that says nothing is never narrowed; missing_op_mode says how loudly (0 refuses, 1 notes). */
+ * cast up.  An operator that says nothing is never narrowed; missing_op_mode says how loudly (0 refuses, 1 notes).
+ *
+ * ReducePrecision (fast math in float16) does the same, but for products that are no faster so. */
 #include "pass/passes.h"
 #include "pass/tools.h"
 
@@ -22,6 +24,8 @@ typedef struct Mixed {
   Arena *arena;
   DType narrow;
   int64_t missing;
+  bool faster; /* products only where that is faster: reduced precision on request */
+  DevicePlan *plan;
   Map now;   /* old node -> new */
   Map cast;  /* new node -> its cast to the other float type */
   Map fixed; /* old nodes made of constants alone: a bias brought into shape */
@@ -104,9 +108,8 @@ static bool goes_narrow(Mixed *x, const Node *n)
   return false;
 }
 
-static const Node *convert_call(Mixed *x, const Node *n)
+static const Node *call_in(Mixed *x, const Node *n, DType t)
 {
-  DType t = goes_narrow(x, n) ? x->narrow : DT_F32;
   const Node **arg = arena_array(x->arena, const Node *, n->nargs + 1);
   for (int i = 0; i < n->nargs; i++) arg[i] = as(x, map_get(&x->now, n->arg[i]), n->arg[i]->type, t);
   const void *attrs = n->u.call.attrs;
@@ -116,6 +119,14 @@ static const Node *convert_call(Mixed *x, const Node *n)
     attrs = changed;
   }
   return node_call(x->m, n->u.call.op, n->nargs, arg, attrs, n->name);
+}
+
+static const Node *convert_call(Mixed *x, const Node *n)
+{
+  const Node *now = call_in(x, n, goes_narrow(x, n) ? x->narrow : DT_F32);
+  if (!x->faster || n->u.call.op->narrow != NARROW_ALWAYS || !is_f32(n->type) || is_f32(now->type)) return now;
+  const Node *wide = call_in(x, n, DT_F32);
+  return impl_prefers_half(x->m, pass_target_of(x->pc, x->plan, n), &x->pc->impl, wide, now) ? now : wide;
 }
 
 static const Node *convert_node(Mixed *x, const Node *n, const Node *root, bool keep)
@@ -132,10 +143,8 @@ static const Node *convert_node(Mixed *x, const Node *n, const Node *root, bool 
   return node_with_args(x->m, n, arg);
 }
 
-const Node *pass_mixed_precision_with(PassContext *pc, Module *m, const Node *f, DType narrow, int64_t missing,
-                                      bool keep_outputs)
+static const Node *convert_all(Mixed x, const Node *f, bool keep_outputs)
 {
-  Mixed x = {.pc = pc, .m = m, .arena = scratch(m->ctx), .narrow = narrow, .missing = missing};
   const Node **order;
   int n = graph_post_order(x.arena, f, &order);
   for (int i = 0; i < n; i++) {
@@ -143,6 +152,13 @@ const Node *pass_mixed_precision_with(PassContext *pc, Module *m, const Node *f,
     map_put(x.arena, &x.now, order[i], (void *)(uintptr_t)convert_node(&x, order[i], f, keep_outputs));
   }
   return map_get(&x.now, f);
+}
+
+const Node *pass_mixed_precision_fast(PassContext *pc, Module *m, const Node *f)
+{
+  Mixed x = {.pc = pc, .m = m, .arena = scratch(m->ctx), .narrow = DT_F16, .missing = 2, .faster = true};
+  x.plan = pass_plan_targets(pc, m, x.arena);
+  return convert_all(x, f, true);
 }
 
 const Node *pass_mixed_precision(PassContext *pc, Module *m, const Node *f, const char *name, void *env)
@@ -155,5 +171,7 @@ const Node *pass_mixed_precision(PassContext *pc, Module *m, const Node *f, cons
           type);
   if (is_primitive(f)) return f;
   bool keep = pass_config_int(pc, "relay.ToMixedPrecision.keep_orig_output_dtype");
-  return pass_mixed_precision_with(pc, m, f, narrow, pass_option_int(env, pass_mixed_precision_options, 1), keep);
+  int64_t missing = pass_option_int(env, pass_mixed_precision_options, 1);
+  return convert_all((Mixed){.pc = pc, .m = m, .arena = scratch(m->ctx), .narrow = narrow, .missing = missing}, f,
+                     keep);
 }

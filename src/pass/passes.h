@@ -26,9 +26,8 @@ extern const PassOption pass_dead_code_options[], pass_convert_layout_options[],
     pass_combine_options[], pass_mixed_precision_options[], pass_remove_unused_options[],
     pass_fake_quantization_options[], pass_plan_devices_options[];
 
-/* mixed_precision.c: missing as the option missing_op_mode; outputs keep their dtypes or take the narrow one. */
-const Node *pass_mixed_precision_with(PassContext *, Module *, const Node *f, DType narrow, int64_t missing,
-                                      bool keep_outputs);
+/* mixed_precision.c: to float16 where that is faster; outputs keep their dtypes. */
+const Node *pass_mixed_precision_fast(PassContext *, Module *, const Node *f);
 
 /* choose_plans.c: the plans of the calls among the nodes that have a choice, node -> const Plan *. */
 void pass_choose_plans(PassContext *, Module *, DevicePlan *, int n, const Node *const *node, Arena *, Map *out);

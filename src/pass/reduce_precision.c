@@ -7,7 +7,7 @@
  * its result is float32, and so is all other arithmetic.  A value that such a product reads is
  * kept in bfloat16: its other readers widen it again, so that it is stored once, in half the memory.
  *
- * fp16: ToMixedPrecision to float16, on targets that compute in it. */
+ * fp16: ToMixedPrecision to float16, on targets that compute in it, of what is faster so. */
 #include "pass/passes.h"
 #include "pass/tools.h"
 
@@ -129,7 +129,7 @@ static const Node *to_float16(PassContext *pc, Module *m, const Node *f)
             "fast math fp16 needs float16 arithmetic, which target '%s' lacks (AArch64 has it with -mattr=+fullfp16 or "
             "-mcpu=neoverse-n1); bf16 runs there",
             devices->v[i].target->text);
-  return pass_mixed_precision_with(pc, m, f, DT_F16, 2, true);
+  return pass_mixed_precision_fast(pc, m, f);
 }
 
 const Node *pass_reduce_precision(PassContext *pc, Module *m, const Node *f, const char *name, void *env)

@@ -23,9 +23,9 @@ typedef struct Widening {
   Arena *arena;
   DevicePlan *plan; /* of a model for several targets */
   const Node *root;
-  Map now;     /* old node -> new */
-  Map rounded; /* old nodes that a dot product of bfloat16 may read */
-  Map cast;    /* new node -> its cast to another float type */
+  Map now;         /* old node -> new */
+  Map rounded;     /* old nodes that a dot product of bfloat16 may read */
+  Map cast;        /* new node -> its cast to another float type */
   int products[2]; /* that were float16, bfloat16 … */
   int dots;        /* … of which so many may be dot products */
 } Widening;
@@ -80,7 +80,8 @@ static bool computes_in(const Target *t, const Node *n)
 {
   if (!target_has(t, CPU_FP16)) return false;
   for (int i = 0; i < n->nargs; i++)
-    if (has_narrow(n->arg[i]->type) && !(is_tensor(n->arg[i]) && dtype_eq(n->arg[i]->type->dtype, DT_F16))) return false;
+    if (has_narrow(n->arg[i]->type) && !(is_tensor(n->arg[i]) && dtype_eq(n->arg[i]->type->dtype, DT_F16)))
+      return false;
   return true;
 }
 
@@ -184,15 +185,16 @@ static void note_products(Widening *w)
   const Target *t = pass_target(w->pc);
   Arena *arena = w->pc->arena;
   if (w->products[0] && w->pc->impl.fast_math != FAST_FP16)
-    note(w, target_has(t, CPU_FP16)
-                ? arena_printf(arena,
-                               "%d products of float16 are summed in float32, at the speed of a float32 model; "
-                               "--fast-math=fp16 lets sums be float16, which is faster on target '%s'",
-                               w->products[0], t->text)
-                : arena_printf(arena,
-                               "%d products of float16 are computed at the speed of a float32 model: target '%s' has no "
-                               "arithmetic of float16",
-                               w->products[0], t->text));
+    note(w,
+         target_has(t, CPU_FP16)
+             ? arena_printf(arena,
+                            "%d products of float16 are summed in float32, at the speed of a float32 model; "
+                            "--fast-math=fp16 lets sums be float16, which is faster on target '%s'",
+                            w->products[0], t->text)
+             : arena_printf(arena,
+                            "%d products of float16 are computed at the speed of a float32 model: target '%s' has no "
+                            "arithmetic of float16",
+                            w->products[0], t->text));
   if (w->products[1] > w->dots)
     note(w, arena_printf(arena,
                          "%d products of bfloat16 are computed at the speed of a float32 model: target '%s' has no dot "
