@@ -14,7 +14,7 @@
  * Verbs: script (parse and print), check, schedule, lower loops|kernel [target],
  * pass NAME [target], code c|cuda [target], kernel c [target] (the C code without the
  * parts that every file has: the runtime's ABI, entry points and tables).  On Relay text: relay (parse and
- * print), pass NAME, NAME(option=value) ~tolerance.  What changes a function is also
+ * print), pass NAME, NAME(option=value) ~tolerance on target.  What changes a function is also
  * interpreted before and after on the same numbers; the results must agree.
  * --update rewrites OUT and ERROR with what comes now; review the diff. */
 #define _GNU_SOURCE
@@ -228,8 +228,12 @@ static const char *run_relay(Ctx *ctx, Arena *arena, const Case *c)
     defer(ctx, (void (*)(void *))pass_context_free, pc);
     pc->opt_level = 3;
     /* the same choices on every machine */
-    pc->target = target_parse(ctx, "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3 -num-cores=4");
-    double tolerance = test_run_passes(pc, m, c->run + 4);
+    const char *target = strstr(c->run, " on ");
+    size_t n = strcspn(target ? target : c->run, "\n");
+    pc->target = target_parse(ctx, target ? arena_strndup(arena, target + 4, n - 4)
+                                          : "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3 -num-cores=4");
+    const char *passes = arena_strndup(arena, c->run + 4, target ? (size_t)(target - c->run) - 4 : n - 4);
+    double tolerance = test_run_passes(pc, m, passes);
     test_same_meaning(m, c->run, before, graph_main(m), tolerance);
   } else if (!str_starts(c->run, "relay")) {
     raise(ctx, ERR_PARSE, NOWHERE, "'%s' is nothing that can be done with Relay text; pass and relay are", c->run);
