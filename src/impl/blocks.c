@@ -165,8 +165,9 @@ void blocks_dense_schedule(ImplGroup *g)
   epilogue_write_out(g, store, 2, true);
   LoopRV step = blocks_tile(g, product, known(rows->shape[1]));
   bool threads = cost_threads(g->target, impl_flops(g->anchor), 0) > 1;
-  if (all > height) fetch_next_panel(g, product, rows, co);
-  LoopRV shared = threads && all % height == 0 ? sched_fuse(g->s, 2, (const LoopRV[]){co, ro}, true) : co;
+  bool tiles = threads && all % height == 0; /* threads share tiles, else panels */
+  if (all > height && !tiles) fetch_next_panel(g, product, rows, co);
+  LoopRV shared = tiles ? sched_fuse(g->s, 2, (const LoopRV[]){co, ro}, true) : co;
   if (threads) sched_parallel(g->s, shared);
   schedule_packing(g, packing, threads);
   panels_fetch(g, product, step, NULL);

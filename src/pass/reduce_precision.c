@@ -1,4 +1,4 @@
-/* reduce_precision.c: ReducePrecision: what the config lathe.fast_math asks for.
+/* reduce_precision.c: ReducePrecision: what the config lathe.fast_math asks for, and models in bfloat16.
  *   needs   types, folded constants
  *   keeps   the types of parameters and outputs
  *   breaks  values, within what docs/performance.md states
@@ -6,6 +6,9 @@
  * bf16: a product that is faster over pairs of bfloat16, or fours (impl_prefers_pairs), gets its operands rounded;
  * its result is float32, and so is all other arithmetic.  A value that such a product reads is
  * kept in bfloat16: its other readers widen it again, so that it is stored once, in half the memory.
+ *
+ * none: the same for products whose operands are bfloat16 anyway, because the model says so (WidenPrecision has left
+ * them widened).
  *
  * fp16: ToMixedPrecision to float16, on targets that compute in it, of what is faster so. */
 #include "pass/passes.h"
@@ -23,14 +26,38 @@ typedef struct Rounding {
   Map narrow; /* new node -> rounded to bfloat16 */
 } Rounding;
 
+/* A bfloat16 that was widened. */
+static bool is_widened(const Node *n)
+{
+  return is_call(n, "cast") && is_tensor(n->arg[0]) && dtype_eq(n->arg[0]->type->dtype, DT_BF16) &&
+         dtype_eq(n->type->dtype, DT_F32);
+}
+
+/* Does rounding it to bfloat16 change nothing? */
+static bool is_bfloat16(const Node *n)
+{
+  if (n->kind != N_CONST) return is_widened(n);
+  const ConstData *d = n->u.data;
+  const char *bytes = d->data;
+  if (!dtype_eq(d->dtype, DT_F32)) return false;
+  for (size_t i = 0; i < d->bytes; i += 4) {
+    uint32_t word;
+    memcpy(&word, bytes + i, 4);
+    if (word & 0xffff) return false;
+  }
+  return true;
+}
+
 static bool takes_pairs(Rounding *r, const Node *n)
 {
-  return n->kind == N_CALL && n->nargs == 2 && n->type &&
-         impl_prefers_pairs(r->m->ctx, pass_target_of(r->pc, r->plan, n), r->config, n);
+  if (n->kind != N_CALL || n->nargs != 2 || !n->type) return false;
+  if (r->config->fast_math == FAST_NONE && !(is_widened(n->arg[0]) && is_bfloat16(n->arg[1]))) return false;
+  return impl_prefers_pairs(r->m->ctx, pass_target_of(r->pc, r->plan, n), r->config, n);
 }
 
 static const Node *rounded(Rounding *r, const Node *n)
 {
+  if (is_widened(n)) return n->arg[0];
   const Node *have = map_get(&r->narrow, n);
   if (have) return have;
   have = make_cast(r->m, n, DT_BF16);
@@ -99,7 +126,8 @@ static const Node *to_bfloat16(PassContext *pc, Module *m, const Node *f)
   Rounding r = {.m = m, .arena = scratch(m->ctx), .pc = pc, .config = &pc->impl, .root = f};
   const DeviceList *devices = pass_devices(pc, r.arena);
   const Target *host = pass_target(pc);
-  for (int i = 0; i < devices->n; i++)
+  bool asked = pc->impl.fast_math == FAST_BF16;
+  for (int i = 0; i < devices->n && asked; i++)
     if (target_is_gpu(devices->v[i].target))
       raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "fast math bf16 is made for CPUs; target '%s' is a GPU",
             devices->v[i].target->text);
@@ -115,8 +143,8 @@ static const Node *to_bfloat16(PassContext *pc, Module *m, const Node *f)
     if (order[i]->arg[0]->kind == N_CALL) map_put(r.arena, &r.stored, order[i]->arg[0], NULL);
   }
   for (int i = 0; i < n; i++) map_put(r.arena, &r.now, order[i], (void *)(uintptr_t)convert(&r, order[i]));
-  note_slow_target(pc, host);
-  note_slow_pairs(pc, host, pairs, products);
+  if (asked) note_slow_target(pc, host);
+  if (asked) note_slow_pairs(pc, host, pairs, products);
   return map_get(&r.now, f);
 }
 
@@ -132,12 +160,21 @@ static const Node *to_float16(PassContext *pc, Module *m, const Node *f)
   return pass_mixed_precision_fast(pc, m, f);
 }
 
+static bool has_widened(Module *m, const Node *f)
+{
+  const Node **order;
+  int n = graph_post_order(scratch(m->ctx), f, &order);
+  for (int i = 0; i < n; i++)
+    if (order[i]->kind == N_CALL && is_widened(order[i])) return true;
+  return false;
+}
+
 const Node *pass_reduce_precision(PassContext *pc, Module *m, const Node *f, const char *name, void *env)
 {
   (void)name, (void)env;
   if (is_primitive(f)) return f;
   switch (pc->impl.fast_math) {
-  case FAST_NONE: return f;
+  case FAST_NONE: return has_widened(m, f) ? to_bfloat16(pc, m, f) : f;
   case FAST_BF16: return to_bfloat16(pc, m, f);
   case FAST_FP16: return to_float16(pc, m, f);
   }

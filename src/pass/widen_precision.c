@@ -58,7 +58,10 @@ static const Node *cast_to(Widening *w, const Node *n, DType t)
   if (dtype_eq(n->type->dtype, t)) return n;
   const Node *have = map_get(&w->cast, n);
   if (have && dtype_eq(have->type->dtype, t)) return have;
-  have = make_cast(w->m, n, t);
+  /* what a product reads turned round is still read so: other passes look for that */
+  if (dtype_eq(t, DT_F32) && is_call_of(n, "transpose,reshape,squeeze,expand_dims"))
+    have = node_call(w->m, n->u.call.op, 1, (const Node *[]){cast_to(w, n->arg[0], t)}, n->u.call.attrs, n->name);
+  else have = make_cast(w->m, n, t);
   map_put(w->arena, &w->cast, n, (void *)(uintptr_t)have);
   return have;
 }
