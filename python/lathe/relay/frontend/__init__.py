@@ -1,5 +1,6 @@
 """Importers of foreign models."""
 
 from .onnx import ImportReport, from_onnx
+from .pytorch import from_pytorch
 
-__all__ = ["ImportReport", "from_onnx"]
+__all__ = ["ImportReport", "from_onnx", "from_pytorch"]
