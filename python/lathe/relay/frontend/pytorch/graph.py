@@ -148,6 +148,10 @@ class Graph:
         a = self.node.args[index] if index < len(self.node.args) else None
         return a.meta.get("val") if hasattr(a, "meta") else a
 
+    def wants(self, index: int) -> bool:
+        """Does anybody read this field of the current node's value?"""
+        return any(u.target is not operator.getitem or u.args[1] == index for u in self.node.users)
+
     # ---- nodes to values
 
     def run(self, graph: Any, inputs: Sequence[Any], attribute: Any = None) -> List[Any]:

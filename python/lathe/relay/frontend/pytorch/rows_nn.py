@@ -261,7 +261,17 @@ def _group_norm(g: Graph, x: RelayExpr, *rest: Any) -> Any:
     data = reshape(x, shape(x) + [1]) if rank(x) == 2 else x
     made = call_op("nn.group_norm", [data, gamma, beta], num_groups=groups, axis=1, epsilon=float(eps))
     made = reshape(made, shape(x)) if rank(x) == 2 else made
-    return [made, None, None] if native else made
+    if not native:
+        return made
+    if 0 in x.checked_type.shape:
+        return [made, full(0.0, g.sizes(g.out[1].shape), d), full(0.0, g.sizes(g.out[2].shape), d)]
+    parts = call_op("reshape", [x], newshape=[g.sizes(g.out[1].shape)[0], groups, -1]) if isinstance(dim(x, 0), int) else None
+    if parts is None:
+        return [made, None, None]
+    mean = reduce("mean", parts, [2], True)
+    off = call_op("subtract", [parts, mean])
+    var = reduce("mean", call_op("multiply", [off, off]), [2], False)
+    return [made, reshape(mean, g.sizes(g.out[1].shape)), call_op("rsqrt", [call_op("add", [var, cast(float(eps), d)])])]
 
 
 @row("aten._native_batch_norm_legit_no_training", "aten.cudnn_batch_norm", "aten.batch_norm", "aten.native_batch_norm")
@@ -281,7 +291,11 @@ def _batch_norm(g: Graph, x: RelayExpr, weight: Any, bias: Any, mean: Any, var: 
     gamma = weight if weight is not None else _ones([c], d)
     beta = bias if bias is not None else full(0.0, [c], d)
     made = call_op("nn.batch_norm", [x] + [cast(t, d) for t in (gamma, beta, mean, var)], axis=1, epsilon=float(eps))[0]
-    return made if name == "aten::batch_norm" else [made, full(0.0, [0], d), full(0.0, [0], d)]
+    if name == "aten::batch_norm":
+        return made
+    if not training:
+        return [made, full(0.0, g.sizes(g.out[1].shape), d), full(0.0, g.sizes(g.out[2].shape), d)]
+    return [made, mean, call_op("rsqrt", [call_op("add", [var, cast(float(eps), d)])])]
 
 
 # ---- pooling
@@ -305,6 +319,8 @@ def _max_pool(n: int, indices: bool) -> Any:
             made = call_op(f"nn.max_pool{n}d", [data], **attrs)
             return reshape(made, g.out_shape) if single or ceil else made
         value = call_op(f"nn.max_pool{n}d", [data], **attrs)
+        if not g.wants(1):
+            return [reshape(value, g.out_shape) if single else value, None]
         at = call_op("nn.max_pool_with_argmax", [data], **attrs)[1]
         inside = 1
         for i in range(n):
@@ -355,20 +371,32 @@ def _adaptive(kind: str, n: int) -> Any:
         size = _each(size, n)
         made = call_op(f"nn.adaptive_{kind}_pool{n}d", [data], output_size=size)
         made = reshape(made, shape(made)[1:]) if single else made
-        return made if kind == "avg" else [made, _adaptive_places(data, size, n, g)]
+        if kind == "avg":
+            return made
+        return [made, _adaptive_places(data, size, n, g) if g.wants(1) else None]
 
     return f
 
 
-def _adaptive_places(x: RelayExpr, size: List[int], n: int, g: Graph) -> Optional[RelayExpr]:
-    """Where each largest element is: known where all windows are alike."""
+def _adaptive_places(x: RelayExpr, size: List[int], n: int, g: Graph) -> RelayExpr:
+    """Where each largest element is: window by window, since they are of several sizes."""
     extents = [dim(x, 2 + i) for i in range(n)]
-    if not all(isinstance(e, int) and e % s == 0 for e, s in zip(extents, size)):
-        return None
-    kernel = [e // s for e, s in zip(extents, size)]
-    at = call_op("nn.max_pool_with_argmax", [x], pool_size=kernel, strides=kernel, padding=[0] * (2 * n), dilation=[1] * n)[1]
-    at = call_op("floor_mod", [at, cast(int(np.prod(extents)), "int64")])
-    return reshape(at, g.out_shape)
+    if not all(isinstance(e, int) for e in extents):
+        return refuse("places in a tensor of unknown size")
+    places = np.arange(int(np.prod(extents))).reshape(extents)
+    cells = []
+    for cell in np.ndindex(*size):
+        window = x
+        inside = []
+        for i, (c, s, e) in enumerate(zip(cell, size, extents)):
+            inside.append(slice(c * e // s, -(-(c + 1) * e // s)))
+            window = cut(window, 2 + i, inside[-1].start, inside[-1].stop)
+        flat = reshape(window, shape(x)[:2] + [-1]) if all(isinstance(d, int) for d in shape(x)) else refuse("unknown sizes")
+        at = cast(call_op("argmax", [flat], axis=[2], keepdims=False), "int64")
+        cells.append(call_op("take", [const(places[tuple(inside)].reshape(-1).astype("int64")), at], axis=0))
+    from .graph import Tuple
+
+    return reshape(call_op("stack", [Tuple(cells)], axis=2), g.sizes(g.out[1].shape))
 
 
 for _n in (1, 2, 3):
