@@ -5,7 +5,7 @@ BUILD  ?= build
 PYTHON := .venv/bin/python
 RUN_PY := PYTHONPATH=python $(PYTHON)
 
-.PHONY: help build demo test test-slow test-all conformance c-backend test-c-backend cross test-cross asan fuzz bench \
+.PHONY: help build demo test test-slow test-all conformance c-backend test-c-backend cross test-cross sanitized asan fuzz bench \
         golden wheel format check-format clean
 
 help:
@@ -67,17 +67,19 @@ test-cross: build cross
 	@LATHE_CROSS=build-cross $(PYTHON) tests/run.py $(BUILD) --python-only --tests tests/python/test_end_to_end.py
 
 # Everything that the others leave out, in units that tests/all.py lists; PART=K/N takes every Nth of them from the Kth.
-test-all: build cross c-backend
+test-all: build sanitized cross c-backend
 	@tools/setup fuzz
 	@cmake --preset fuzz -B build-fuzz >/dev/null
 	@cmake --build build-fuzz --target fuzzers
 	@$(PYTHON) tests/all.py $(if $(PART),--part $(PART))
 
-asan:
+sanitized:
 	@tools/setup build tests python
 	@cmake --preset sanitized -B build-asan >/dev/null
 	@cmake --build build-asan --target c_tests
-	@$(PYTHON) tests/run.py build-asan --c-only
+
+asan: sanitized
+	@$(PYTHON) tests/run.py build-asan --c-only --select asan
 	@cmake --preset thread-sanitized -B build-tsan >/dev/null
 	@cmake --build build-tsan --target runtime_tests
 	@$(PYTHON) tests/run.py build-tsan --c-only --match runtime_

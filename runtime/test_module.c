@@ -588,13 +588,11 @@ static void compile(const char *name, int abi, int value, const char *flags)
            "LATHE_RT_API const LatheRtModuleInfo %s = {\"LATHERT\", %d, 1, \"" ARCH "\", \"\", funcs, 64, 0};\n",
            value, abi < 0 ? "other_symbol" : "lathe_module", abi);
   write_bytes("m.c", text, strlen(text));
-  char include[512], source[256], library[256];
+  char source[256], library[256];
   snprintf(source, sizeof source, "%s", in_folder("m.c"));
   snprintf(library, sizeof library, "%s", in_folder(name));
-  snprintf(include, sizeof include, "%s", __FILE__);
-  *strrchr(include, '/') = 0;
-  snprintf(command, sizeof command, "cc -shared -fPIC -I'%s/../include' %s '%s' -o '%s.tmp' && mv '%s.tmp' '%s'",
-           include, flags, source, library, library, library);
+  snprintf(command, sizeof command, "cc -shared -fPIC -I'" LATHE_INCLUDE "' %s '%s' -o '%s.tmp' && mv '%s.tmp' '%s'",
+           flags, source, library, library, library);
   assert_int_equal(system(command), 0);
 }
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs what `make test`, `make test-cross` and `make test-c-backend` leave out: networks marked slow, the public ONNX
-suites, more tests of the other architecture and of the C backend, long fuzzing.
+"""Runs what `make test`, `make test-cross`, `make test-c-backend` and `make asan` leave out: networks marked slow, the
+public ONNX suites, more tests of the other architecture, of the C backend and with sanitizers, long fuzzing.
 
     tests/all.py [--part K/N] [--match PART] [--list]
 
 Each is a unit; the units are sorted by name, and part K of N (K from 1) is every Nth of them from the Kth.  Wants
-build, build-c, build-cross and build-fuzz as `make test-all` makes them."""
+build, build-asan, build-c, build-cross and build-fuzz as `make test-all` makes them."""
 import argparse
 import os
 import pathlib
@@ -50,7 +50,9 @@ def units():
     for name in selection.c_backend_rest(ROOT / "tests/python"):
         command = [*ours, "build-c", "--python-only", "--tests", f"tests/python/{name}"]
         found.append((f"c-backend {name}", command, {"CC": str(ROOT / "tests/quick-cc")}))
-    for name in selection.c_backend_later(ROOT / "build-c/tests"):
+    for name in selection.later(ROOT / "build-asan/tests", selection.ASAN_LATER):
+        found.append((f"asan {name}", [*ours, "build-asan", "--c-only", "--match", f"^{name}$"], {}))
+    for name in selection.later(ROOT / "build-c/tests", selection.C_BACKEND_LATER):
         command = [*ours, "build-c", "--c-only", "--match", f"^{name}$"]
         found.append((f"c-backend {name}", command, {"CC": str(ROOT / "tests/quick-cc")}))
     for name in selection.cross_rest(ROOT / "build-cross/tests"):

@@ -1,6 +1,6 @@
-"""Which tests run where a test is dear: under an emulator, and with every kernel going through a C compiler.
+"""Which tests run where a test is dear: under an emulator, with every kernel going through a C compiler, with sanitizers.
 
-`make test-cross` and `make test-c-backend` take these; tests/all.py has the rest, but for what it says."""
+`make test-cross`, `make test-c-backend` and `make asan` take these; tests/all.py has the rest, but for what it says."""
 
 import pathlib
 import re
@@ -21,7 +21,12 @@ C_BACKEND = ["attention", "build", "cli", "closures", "end_to_end", "fast_math",
              "onnx_reference", "open_sizes", "relay_operators", "runtime", "schedule", "strings", "te", "tir",
              "tvm_programs", "user_operators", "values"]
 
+# With sanitizers: C tests that compile so much that they are left to tests/all.py.
+ASAN_LATER = ["^build_test_impl_(attention|conv|fast|matmul|transpose)$", "^codegen_test_llvm_expr$",
+              "^driver_test_random_graphs$"]
+
 SELECTIONS = {
+    "asan": {"without": ASAN_LATER},
     "cross": {"match": CROSS},
     "c-backend": {"without": C_BACKEND_LATER, "tests": [f"tests/python/test_{name}.py" for name in C_BACKEND]},
 }
@@ -37,9 +42,9 @@ def cross_rest(folder):
     return [name for name in names if not finds(CROSS + CROSS_NEVER, name)]
 
 
-def c_backend_later(folder):
-    """The C tests that `make test-c-backend` leaves out."""
-    return sorted(p.name for p in pathlib.Path(folder).glob("*_test_*") if finds(C_BACKEND_LATER, p.name))
+def later(folder, parts):
+    """The C tests of a build that its own target leaves out."""
+    return sorted(p.name for p in pathlib.Path(folder).glob("*_test_*") if finds(parts, p.name))
 
 
 def c_backend_rest(folder):

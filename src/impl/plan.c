@@ -302,7 +302,7 @@ void plan_log(const ImplCall *c, const Plan *taken)
   if (!out) return;
   PlanList list;
   impl_plans(c, &list);
-  qsort(list.v.v, (size_t)list.v.n, sizeof *list.v.v, by_seconds);
+  if (list.v.n) qsort(list.v.v, (size_t)list.v.n, sizeof *list.v.v, by_seconds);
   text_printf(out, "%s %s\n", plan_workload(c->m->ctx, c->arena, c->target, c->call),
               c->call->name ? c->call->name : c->call->u.call.op->name);
   if (!taken->impl) text_printf(out, "* %.3f generic\n", 1e6 * taken->seconds);
