@@ -76,12 +76,10 @@ def measure(who, library, model, inputs, threads, rounds, out):
     return best
 
 
-def prepared(name, models, folder, config):
-    """The network with its sizes fixed, compiled, its inputs, and the bytes of its weights."""
+def write_model(name, models, folder):
+    """The network with its sizes fixed, and its inputs; gives the bytes of its weights."""
     import numpy as np
     import onnx
-
-    import peers
 
     if name == "resnet18" and not models:
         import resnet18
@@ -104,9 +102,17 @@ def prepared(name, models, folder, config):
         feeds[v.name] = rng.standard_normal(shape).astype("float32") if is_float else np.ones(shape, "int64")
     onnx.save(model, str(folder / "model.onnx"))
     np.savez(folder / "inputs.npz", **feeds)
+    return sum(len(t.raw_data) for t in model.graph.initializer)
+
+
+def prepared(name, models, folder, config):
+    """The network compiled, beside the file it was made of, its inputs, and the bytes of its weights."""
+    import peers
+
+    weights = write_model(name, models, folder)
     library, _ = peers.Lathe.compile(folder / "model.onnx", 3, config=config)
     library.export_library(str(folder / "model.so"))
-    return sum(len(t.raw_data) for t in model.graph.initializer)
+    return weights
 
 
 def runtime_library():
