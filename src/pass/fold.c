@@ -472,8 +472,8 @@ const Node *pass_fold_constant(PassContext *pc, Module *m, const Node *f, const 
 
 /* ---- LiftWeights ------------------------------------------------------------------------------------------ */
 
-/* What FoldConstant would make larger than it was (a convolution's weights, as Winograd's algorithm wants them) is
- * computed when the model is loaded:
+/* What FoldConstant would make larger than it was (a convolution's weights, as Winograd's algorithm wants them), or more
+ * of than one (an embedding that is also the matrix of the last product) is computed when the model is loaded:
  *
  *   conv(x, transform(const))   ->   @main(x, w0):  conv(x, w0)
  *                                    @prepare():    (transform(const),)
@@ -489,6 +489,7 @@ typedef struct Lift {
   NodeVec value; /* what each is there */
   Map made;      /* node -> what it is in @prepare */
   Map var;       /* root -> parameter, of the entry at hand */
+  Map forms;     /* constant -> Forms */
   NodeVec param;
   Text numbers;
 } Lift;
@@ -516,15 +517,47 @@ static bool by_kernels(Fold *fo, const Node *root)
   return true;
 }
 
-static bool is_lifted(Fold *fo, const Node *n)
+/* What is made of a large constant, itself counted if it is used as it is. */
+typedef struct Forms {
+  int n;
+  const Node *last;
+} Forms;
+
+static void count_forms(Lift *l, const Node *root)
 {
+  const Node **order;
+  int n = graph_post_order(l->fo->arena, root, &order);
+  for (int i = 0; i < n; i++) {
+    if (order[i]->kind != N_CONST || order[i]->u.data->bytes <= LARGE_BYTES) continue;
+    Forms *f = map_get(&l->forms, order[i]);
+    if (!f) map_put(l->fo->arena, &l->forms, order[i], f = arena_new_of(l->fo->arena, Forms));
+    if (f->last != root) f->n++;
+    f->last = root;
+  }
+}
+
+/* Does a constant on the way to it have another form as well? */
+static bool is_one_of_several(Lift *l, const Node *root)
+{
+  const Node **order;
+  int n = graph_post_order(l->fo->arena, root, &order);
+  for (int i = 0; i < n; i++) {
+    const Forms *f = order[i]->kind == N_CONST ? map_get(&l->forms, order[i]) : NULL;
+    if (f && f->n > 1) return true;
+  }
+  return false;
+}
+
+static bool is_lifted(Lift *l, const Node *n)
+{
+  Fold *fo = l->fo;
   const Node *made = n;
   if (n->kind != N_CALL || n->type->kind != TY_TENSOR) return false;
   while (made->kind == N_CALL && is_view(made)) made = made->arg[0];
   if (!runs_kernel(fo, made) || !by_kernels(fo, n)) return false;
   size_t out = type_bytes(fo->m->ctx, n->type);
   size_t in = constants_bytes(fo, n);
-  return out > LARGE_BYTES && out > in + in / 100;
+  return out > LARGE_BYTES && (out > in + in / 100 || is_one_of_several(l, n));
 }
 
 /* The same computation as calls of primitive functions, each the one that FoldConstant would have run. */
@@ -584,10 +617,19 @@ static const Node *lift_from(Lift *l, const Node *f)
   for (int i = 0; i < n; i++)
     if (is_closed(fo, &closed, order[i])) map_put(fo->arena, &closed, order[i], (void *)(uintptr_t)order[i]);
   Vec(Root) root = {0};
+  Map counted = {0};
+  l->forms = (Map){0};
   for (int i = 0; i < n; i++)
     for (int k = 0; !map_has(&closed, order[i]) && k < order[i]->nargs; k++) {
       const Node *a = order[i]->arg[k];
-      if (!map_has(&closed, a) || map_has(&l->var, a) || !is_lifted(fo, a)) continue;
+      if (!map_has(&closed, a) || map_has(&counted, a)) continue;
+      map_put(fo->arena, &counted, a, NULL);
+      count_forms(l, a);
+    }
+  for (int i = 0; i < n; i++)
+    for (int k = 0; !map_has(&closed, order[i]) && k < order[i]->nargs; k++) {
+      const Node *a = order[i]->arg[k];
+      if (!map_has(&closed, a) || map_has(&l->var, a) || !is_lifted(l, a)) continue;
       map_put(fo->arena, &l->var, a, (void *)(uintptr_t)a);
       vec_push(fo->arena, &root, ((Root){a, type_bytes(m->ctx, a->type), root.n}));
     }

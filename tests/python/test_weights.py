@@ -65,6 +65,29 @@ def test_small_and_equal(files):
         np.testing.assert_array_equal(m.get_output(0).numpy(), want)
 
 
+def test_a_weight_in_two_forms():
+    """An embedding that is also the matrix of the last product is stored once."""
+    rng = np.random.default_rng(3)
+    table = rng.standard_normal((512, 64)).astype("float32")
+    ids, w = relay.var("ids", shape=(5,), dtype="int64"), relay.var("w", shape=table.shape)
+    y = relay.nn.dense(relay.take(w, ids, axis=0), w)
+    mod = lathe.IRModule.from_expr(relay.Function([ids, w], y))
+    given, answers = np.array([0, 511, 7, 7, 300]), {}
+    for how in ("trained", "ready"):
+        with lathe.transform.PassContext(opt_level=3):
+            lib = relay.build(mod, target="llvm", params={"w": table}, weights=how)
+        info = lib.model.info
+        m = graph_executor.GraphModule(lib["default"](lathe.cpu(0)))
+        m.run(ids=given)
+        answers[how] = m.get_output(0).numpy()
+        if how == "trained":
+            assert info.weights_bytes <= 1.02 * table.nbytes + 1024 and info.prepared_bytes >= table.nbytes
+        else:
+            assert info.weights_bytes >= 2 * table.nbytes
+    np.testing.assert_array_equal(answers["trained"], answers["ready"])
+    np.testing.assert_allclose(answers["ready"], table[given] @ table.T, rtol=1e-4, atol=1e-4)
+
+
 def test_prepared_bytes_are_those_of_ready(files, tmp_path):
     """The block that loading makes: each weight in it is somewhere in the file that has them ready."""
     _, paths, _ = files
