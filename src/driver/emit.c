@@ -472,6 +472,43 @@ static void emit_host(Emit *e, const Node *n)
   emit_bind_results(e, n);
 }
 
+static int packed_number(Program *p, const char *name)
+{
+  for (int i = 0; i < p->packed.n; i++)
+    if (!strcmp(p->packed.v[i], name)) return i;
+  vec_push(p->arena, &p->packed, arena_strdup(p->arena, name));
+  return p->packed.n - 1;
+}
+
+/* A function by name: the tensor that it fills is the last of its arguments; an object is its result. */
+static void emit_packed(Emit *e, const Node *n, const char *name, bool fills)
+{
+  int narg;
+  int *in = gather_with(e, 0, n->nargs, n->arg, 0, NULL, &narg);
+  int *arg = arena_array(e->p->arena, int, narg + 1);
+  for (int i = 0; i < narg; i++) arg[i] = in[i];
+  ProgExpr *dims = fills ? emit_shape(e, n->type->ndim, n->type->shape, name) : NULL;
+  int *regs = new_regs(e, n);
+  if (fills) {
+    ProgIns *alloc = emit_ins(e, MO_ALLOC);
+    alloc->reg = arg[narg++] = regs[0];
+    alloc->dtype = n->type->dtype;
+    alloc->nexpr = n->type->ndim;
+    alloc->expr = dims;
+  }
+  int node = program_node(e->p, n, -1, n->u.call.op->name);
+  int index = packed_number(e->p, name);
+  ProgIns *ins = emit_ins(e, MO_PACKED);
+  ins->index = index;
+  ins->node = node;
+  ins->narg = narg;
+  ins->arg = arg;
+  ins->is_scalar = arena_array(e->p->arena, bool, narg + 1);
+  ins->nret = fills ? 0 : 1;
+  ins->ret = reg_list(e, ins->nret, regs);
+  emit_bind_results(e, n);
+}
+
 /* The value of its argument where PlanDevices wants it. */
 static void emit_device_copy(Emit *e, const Node *n)
 {
@@ -561,7 +598,10 @@ static void emit_node(Emit *e, const Node *n)
   case N_CALL:
     if (!(n->u.call.op->flags & OPF_HOST))
       BUG(e->ctx, "a call of '%s' stands outside of a primitive function", n->u.call.op->name);
+    bool fills;
+    const char *packed = emit_packed_name(n, &fills);
     if (n->u.call.op->flags & OPF_PLACE) emit_device_copy(e, n);
+    else if (packed) emit_packed(e, n, packed, fills);
     else emit_host(e, n);
     return;
   case N_APPLY:

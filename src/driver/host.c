@@ -50,6 +50,12 @@ static const char *str_attr(const Node *call, const char *name)
   return v ? v : "";
 }
 
+const char *emit_packed_name(const Node *call, bool *fills)
+{
+  *fills = !strcmp(call->u.call.op->name, "call_dps_packed");
+  return *fills || !strcmp(call->u.call.op->name, "call_packed") ? str_attr(call, "func") : NULL;
+}
+
 /* What the executor is told as a constant: a table of letters, a separator, a pattern's program. */
 static const Node *told_constant(Module *m, const Node *call, HostOp op)
 {

@@ -759,7 +759,8 @@ static void parse_one_ctor(Reader *r, DataDef *data, CtorList *list)
   vec_push(r->m->arena, list, (Ctor){name, data, list->n, fields.n, fields.v});
 }
 
-static void parse_data(Reader *r)
+/* is_extern: nobody here knows what is inside; values come from packed functions. */
+static void parse_data(Reader *r, bool is_extern)
 {
   DataDef *data = arena_new_of(r->m->arena, DataDef);
   CtorList ctors = {0};
@@ -775,6 +776,10 @@ static void parse_data(Reader *r)
   data->param = arena_array(r->m->arena, const Var *, data->nparam);
   for (int i = 0; i < data->nparam; i++) data->param[i] = r->type_params.val[i];
   graph_add_data(r->m, data);
+  if (is_extern) {
+    graph_lex_accept(r, ";");
+    return;
+  }
   graph_lex_expect(r, "{");
   while (!graph_lex_is(r, "}")) {
     parse_one_ctor(r, data, &ctors);
@@ -811,7 +816,10 @@ static void parse_definitions(Reader *r)
     r->vars = r->sizes = r->type_params = (StrMap){0};
     r->undo.n = 0;
     if (graph_lex_accept(r, "type")) {
-      parse_data(r);
+      parse_data(r, false);
+    } else if (graph_lex_accept(r, "extern")) {
+      graph_lex_expect(r, "type");
+      parse_data(r, true);
     } else if (graph_lex_accept(r, "tir")) {
       parse_tir(r);
     } else {
@@ -893,7 +901,8 @@ static void run_parse(Ctx *ctx, void *arg)
     job->out = parse_lines(r);
     if (r->tok.kind != T_END) graph_lex_error(r, "'%.60s' is left over", r->tok.text);
     job->out = infer_if_known(r, job->out);
-  } else if (r->tok.kind != T_END && !graph_lex_is(r, "def") && !graph_lex_is(r, "type") && !graph_lex_is(r, "tir")) {
+  } else if (r->tok.kind != T_END && !graph_lex_is(r, "def") && !graph_lex_is(r, "type") &&
+             !graph_lex_is(r, "extern") && !graph_lex_is(r, "tir")) {
     parse_main(r);
   } else {
     parse_definitions(r);

@@ -596,9 +596,13 @@ const char *graph_print(Arena *arena, const Node *n) { return graph_print_with(a
 
 static void print_data(Printer *p, const DataDef *d)
 {
-  text_printf(p->out, "type %s", d->name);
+  text_printf(p->out, "%stype %s", d->nctor ? "" : "extern ", d->name);
   for (int i = 0; i < d->nparam; i++)
     text_printf(p->out, "%s%s%s", i ? ", " : "[", d->param[i]->name, i + 1 == d->nparam ? "]" : "");
+  if (!d->nctor) {
+    text_add(p->out, "\n\n");
+    return;
+  }
   text_add(p->out, " {\n");
   for (int i = 0; i < d->nctor; i++) {
     text_printf(p->out, "  %s", d->ctor[i].name);

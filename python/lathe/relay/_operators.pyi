@@ -27,22 +27,22 @@ Sizes = Union[int, Sequence[Any], RelayExpr]
 __all__ = [
     "abs", "acos", "acosh", "add", "adv_index", "all", "any", "arange", "argmax", "argmin", "argsort", "argwhere",
     "argwhere_padded", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not", "bitwise_or",
-    "bitwise_xor", "broadcast_to", "broadcast_to_like", "cast", "cast_like", "ceil", "clip", "collapse_sum_like",
-    "collapse_sum_to", "compress", "concatenate", "contrib_reverse_reshape", "copy", "cos", "cosh", "count_ngrams",
-    "cumprod", "cumsum", "device_copy", "dft", "divide", "dyn", "einsum", "equal", "erf", "exp", "expand_dims",
-    "eye", "eye_like", "fast_erf", "fast_exp", "fast_tanh", "fixed_point_multiply", "floor", "floor_divide",
-    "floor_mod", "full", "full_like", "gather", "gather_nd", "greater", "greater_equal", "image",
-    "invert_permutation", "isfinite", "isinf", "isnan", "layout_transform", "left_shift", "less", "less_equal",
-    "linalg", "log", "log10", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp",
-    "matrix_set_diag", "max", "maximum", "mean", "mean_std", "mean_variance", "meshgrid", "min", "minimum", "ml",
-    "mod", "multiply", "ndarray_size", "negative", "nn", "not_equal", "on_device", "one_hot", "ones", "ones_like",
-    "optional", "power", "prod", "qnn", "random", "reinterpret", "repeat", "reshape", "reshape_like", "reverse",
-    "reverse_sequence", "right_shift", "round", "rsqrt", "scatter_elements", "scatter_nd", "searchsorted",
-    "sequence", "sequence_mask", "shape_of", "sigmoid", "sign", "signal", "sin", "sinh", "slice_like",
-    "sliding_window", "sort", "sparse_reshape", "sparse_to_dense", "split", "sqrt", "squeeze", "stack", "std",
-    "stft", "strided_set", "strided_slice", "strings", "subtract", "sum", "take", "tan", "tanh", "tile", "topk",
-    "transpose", "trilu", "trunc", "trunc_divide", "trunc_mod", "unique", "unique_padded", "unravel_index",
-    "variance", "vision", "where", "zeros", "zeros_like",
+    "bitwise_xor", "broadcast_to", "broadcast_to_like", "call_dps_packed", "call_packed", "cast", "cast_like",
+    "ceil", "clip", "collapse_sum_like", "collapse_sum_to", "compress", "concatenate", "contrib_reverse_reshape",
+    "copy", "cos", "cosh", "count_ngrams", "cumprod", "cumsum", "device_copy", "dft", "divide", "dyn", "einsum",
+    "equal", "erf", "exp", "expand_dims", "eye", "eye_like", "fast_erf", "fast_exp", "fast_tanh",
+    "fixed_point_multiply", "floor", "floor_divide", "floor_mod", "full", "full_like", "gather", "gather_nd",
+    "greater", "greater_equal", "image", "invert_permutation", "isfinite", "isinf", "isnan", "layout_transform",
+    "left_shift", "less", "less_equal", "linalg", "log", "log10", "log2", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "logsumexp", "matrix_set_diag", "max", "maximum", "mean", "mean_std",
+    "mean_variance", "meshgrid", "min", "minimum", "ml", "mod", "multiply", "ndarray_size", "negative", "nn",
+    "not_equal", "on_device", "one_hot", "ones", "ones_like", "optional", "power", "prod", "qnn", "random",
+    "reinterpret", "repeat", "reshape", "reshape_like", "reverse", "reverse_sequence", "right_shift", "round",
+    "rsqrt", "scatter_elements", "scatter_nd", "searchsorted", "sequence", "sequence_mask", "shape_of", "sigmoid",
+    "sign", "signal", "sin", "sinh", "slice_like", "sliding_window", "sort", "sparse_reshape", "sparse_to_dense",
+    "split", "sqrt", "squeeze", "stack", "std", "stft", "strided_set", "strided_slice", "strings", "subtract",
+    "sum", "take", "tan", "tanh", "tile", "topk", "transpose", "trilu", "trunc", "trunc_divide", "trunc_mod",
+    "unique", "unique_padded", "unravel_index", "variance", "vision", "where", "zeros", "zeros_like",
 ]
 
 def exp(data: Value) -> RelayExpr:
@@ -577,6 +577,12 @@ def stft(
     onesided: bool = True,
 ) -> RelayExpr:
     """short-time Fourier transform: (batch, bins, frames, 2)"""
+
+def call_dps_packed(*args: Value, func: str = ..., shape: Sizes = ..., dtype: str = ...) -> RelayExpr:
+    """a tensor that a function, which the running program finds by its name, fills from the arguments"""
+
+def call_packed(*args: Value, func: str = ..., type: str = ...) -> RelayExpr:
+    """an object that a function, which the running program finds by its name, makes of the arguments"""
 
 def on_device(body: Any, device: Any, constrain_result: bool = False, constrain_body: bool = True) -> RelayExpr:
     """a value that is computed, or wanted, on a device"""
