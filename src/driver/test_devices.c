@@ -180,15 +180,32 @@ static void test_condition(void **state)
 /* ---- a device with memory of its own -------------------------------------------------------------- */
 
 /* Its memory is open while it works itself: anybody else who touches it ends the process.  The n-th call that can fail
- * does so when it is told to. */
+ * does so when it is told to.
+ *
+ * There are two tables of it.  The first does everything at once.  The second has streams: what is asked of one waits
+ * until somebody waits for the stream, and the n-th piece of that work fails when it is told to. */
 typedef struct Pages {
   char *data;
   size_t bytes;
 } Pages;
+typedef struct Work {
+  LatheRtKernel launch; /* NULL: a copy */
+  LatheRtSlot arg[32];
+  int narg;
+  LatheRtPlace to, from;
+  size_t bytes;
+} Work;
+typedef struct Stream {
+  Work work[64];
+  int n;
+} Stream;
 static struct {
   Pages block[64];
-  int nblocks, images, copies, launches;
+  int nblocks, images, copies, launches, streams;
   int calls, fail_at; /* 0: none */
+  int works, fail_work;
+  bool late; /* the second table */
+  Stream standard, *stream[4];
 } dev;
 
 static bool injected(LatheRtError *err)
@@ -216,33 +233,118 @@ static LatheRtCode dev_alloc(void *user, int32_t id, size_t bytes, size_t align,
   return LATHE_RT_OK;
 }
 
+static bool touches(const Stream *s, const Pages *p)
+{
+  for (int i = 0; s && i < s->n; i++) {
+    const Work *w = &s->work[i];
+    for (int k = 0; k < w->narg; k++)
+      if ((char *)w->arg[k].p >= p->data && (char *)w->arg[k].p < p->data + p->bytes) return true;
+    if (!w->launch && (w->to.data == p->data || w->from.data == p->data)) return true;
+  }
+  return false;
+}
+
+/* What is freed while work on it is waiting is a mistake of the runtime's. */
 static void dev_free(void *user, int32_t id, void *data)
 {
   (void)user, (void)id;
   int i = 0;
   while (i < dev.nblocks && dev.block[i].data != data) i++;
   assert_true(i < dev.nblocks);
+  assert_false(touches(&dev.standard, &dev.block[i]));
+  for (int k = 0; k < 4; k++) assert_false(touches(dev.stream[k], &dev.block[i]));
   munmap(data, dev.block[i].bytes);
   dev.block[i] = dev.block[--dev.nblocks];
+}
+
+static int32_t one_after_the_other(const LatheRtCalls *rt, int64_t n, LatheRtBody body, void *env)
+{
+  (void)rt;
+  return body(0, n, 0, env);
+}
+
+static bool do_work(const Work *w)
+{
+  static const LatheRtCalls calls = {.abi = LATHE_RT_ABI, .num_workers = 1, .parallel_for = one_after_the_other};
+  int32_t status = 0;
+  open_memory(true);
+  if (w->launch) status = w->launch(w->arg, w->arg[w->narg - 1].p, &calls);
+  else memcpy((char *)w->to.data + w->to.offset, (const char *)w->from.data + w->from.offset, w->bytes);
+  open_memory(false);
+  return status == 0;
+}
+
+/* At once, or when the stream is waited for. */
+static LatheRtCode ask(void *stream, const Work *w)
+{
+  if (!dev.late) return do_work(w) ? LATHE_RT_OK : LATHE_RT_DEVICE;
+  Stream *s = stream ? stream : &dev.standard;
+  assert_true(s->n < 64);
+  s->work[s->n++] = *w;
+  return LATHE_RT_OK;
 }
 
 static LatheRtCode dev_copy(void *user, LatheRtPlace to, LatheRtPlace from, size_t bytes, void *stream,
                             LatheRtError *err)
 {
-  (void)user, (void)stream;
+  (void)user;
   if (injected(err)) return LATHE_RT_DEVICE;
-  open_memory(true);
-  memcpy((char *)to.data + to.offset, (const char *)from.data + from.offset, bytes);
-  open_memory(false);
   dev.copies++;
-  return LATHE_RT_OK;
+  return ask(stream, &(Work){.to = to, .from = from, .bytes = bytes});
 }
 
 static LatheRtCode dev_synchronise(void *user, int32_t id, void *stream, LatheRtError *err)
 {
-  (void)user, (void)id, (void)stream;
-  return injected(err) ? LATHE_RT_DEVICE : LATHE_RT_OK;
+  (void)user, (void)id;
+  Stream *s = stream ? stream : &dev.standard;
+  bool ok = !injected(err);
+  for (int i = 0; i < s->n; i++) {
+    bool fails = ++dev.works == dev.fail_work;
+    if (fails) snprintf(err->text, sizeof err->text, "injected late %d", dev.fail_work);
+    ok = ok && !fails && do_work(&s->work[i]);
+  }
+  s->n = 0;
+  return ok ? LATHE_RT_OK : LATHE_RT_DEVICE;
 }
+
+static LatheRtCode dev_stream_new(void *user, int32_t id, void **out, LatheRtError *err)
+{
+  (void)user, (void)id;
+  if (injected(err)) return LATHE_RT_DEVICE;
+  int i = 0;
+  while (i < 4 && dev.stream[i]) i++;
+  assert_true(i < 4);
+  *out = dev.stream[i] = calloc(1, sizeof(Stream));
+  assert_non_null(*out);
+  dev.streams++;
+  return LATHE_RT_OK;
+}
+
+static void dev_stream_free(void *user, int32_t id, void *stream)
+{
+  (void)user, (void)id;
+  assert_int_equal(((Stream *)stream)->n, 0); /* nothing is under way */
+  for (int i = 0; i < 4; i++)
+    if (dev.stream[i] == stream) dev.stream[i] = NULL;
+  free(stream);
+  dev.streams--;
+}
+
+/* With one device there is nobody to wait for another. */
+static LatheRtCode dev_event_record(void *user, int32_t id, void *stream, void **out, LatheRtError *err)
+{
+  (void)user, (void)id, (void)stream, (void)out, (void)err;
+  fail_msg("an event is marked");
+  return LATHE_RT_DEVICE;
+}
+
+static LatheRtCode dev_event_wait(void *user, int32_t id, void *stream, void *event, LatheRtError *err)
+{
+  (void)user, (void)id, (void)stream, (void)event, (void)err;
+  return LATHE_RT_DEVICE;
+}
+
+static void dev_event_free(void *user, int32_t id, void *event) { (void)user, (void)id, (void)event; }
 
 /* An image is a shared library: what the code generator of target ext_dev makes. */
 static LatheRtCode dev_image_load(void *user, int32_t id, const void *image, size_t bytes, void **out,
@@ -278,40 +380,29 @@ static LatheRtCode dev_image_func(void *user, int32_t id, void *image, const cha
   return *out ? LATHE_RT_OK : LATHE_RT_NOT_FOUND;
 }
 
-static int32_t one_after_the_other(const LatheRtCalls *rt, int64_t n, LatheRtBody body, void *env)
-{
-  (void)rt;
-  return body(0, n, 0, env);
-}
-
 static LatheRtCode dev_launch(void *user, int32_t id, void *func, const LatheRtGrid *grid, int32_t n,
                               const LatheRtSlot *args, void *stream, LatheRtError *err)
 {
-  (void)user, (void)id, (void)stream;
-  static const LatheRtCalls calls = {.abi = LATHE_RT_ABI, .num_workers = 1, .parallel_for = one_after_the_other};
+  (void)user, (void)id;
   if (injected(err)) return LATHE_RT_DEVICE;
-  assert_true(grid->grid[0] == 1 && grid->block[0] == 1);
-  open_memory(true);
-  int32_t status = ((LatheRtKernel)(intptr_t)func)(args, args[n - 1].p, &calls);
-  open_memory(false);
+  assert_true(grid->grid[0] == 1 && grid->block[0] == 1 && n <= 32);
+  Work w = {.launch = (LatheRtKernel)(intptr_t)func, .narg = n};
+  memcpy(w.arg, args, (size_t)n * sizeof *args);
   dev.launches++;
-  return status ? LATHE_RT_DEVICE : LATHE_RT_OK;
+  return ask(stream, &w);
 }
 
-static const LatheRtDeviceApi device_api = {.size = sizeof device_api,
-                                            .type = LATHE_RT_EXT,
-                                            .count = 1,
-                                            .align = 64,
-                                            .name = "test",
-                                            .arch = "",
-                                            .alloc = dev_alloc,
-                                            .free = dev_free,
-                                            .copy = dev_copy,
-                                            .synchronise = dev_synchronise,
-                                            .image_load = dev_image_load,
-                                            .image_free = dev_image_free,
-                                            .image_func = dev_image_func,
-                                            .launch = dev_launch};
+#define WHAT_BOTH_DO                                                                                           \
+  .size = sizeof(LatheRtDeviceApi), .type = LATHE_RT_EXT, .count = 1, .align = 64, .name = "test", .arch = "", \
+  .alloc = dev_alloc, .free = dev_free, .copy = dev_copy, .synchronise = dev_synchronise,                      \
+  .image_load = dev_image_load, .image_free = dev_image_free, .image_func = dev_image_func, .launch = dev_launch
+static const LatheRtDeviceApi device_api = {WHAT_BOTH_DO};
+static const LatheRtDeviceApi late_api = {WHAT_BOTH_DO,
+                                          .stream_new = dev_stream_new,
+                                          .stream_free = dev_stream_free,
+                                          .event_record = dev_event_record,
+                                          .event_wait = dev_event_wait,
+                                          .event_free = dev_event_free};
 
 /* Weights on the device, two kernels there, one here, and a loop whose condition is here. */
 static const char elsewhere[] =
@@ -323,13 +414,16 @@ static const char elsewhere[] =
     "  on_device(subtract(%1, %y), virtual_device=\"cpu(0)\", constrain_result=True)\n}\n"
     "#[metadata]\nrelay.Constant[0]: Tensor[(8), float32] = [1, 2, 3, 4, 5, 6, 7, 8];\n";
 
+static int64_t run_rows;
+static float run_answer[64]; /* of the last run that did not fail */
 static LatheRtCode run_once(LatheRtModel *m, float *x, float *y, LatheRtError *err)
 {
   LatheRtExecutor *e = NULL;
-  LatheRtTensor in[2] = {tensor(F32, x, SHAPE(5, 8)), tensor(F32, y, SHAPE(5, 8))};
+  LatheRtTensor in[2] = {tensor(F32, x, SHAPE(run_rows, 8)), tensor(F32, y, SHAPE(run_rows, 8))};
   LatheRtCode code = lathe_rt_executor_new(m, &e, err);
   for (int i = 0; !code && i < 2; i++) code = lathe_rt_set_input(e, i, &in[i], err);
   if (!code) code = lathe_rt_run(e, err);
+  if (!code) memcpy(run_answer, output(e, 0)->data, (size_t)run_rows * 8 * sizeof(float));
   lathe_rt_executor_free(e);
   return code;
 }
@@ -344,7 +438,7 @@ static void load_and_run(Compiled *c, Ctx *ctx, float *x, float *y)
   if (protect(ctx, export_body, &(Export){c, path})) fail_msg("%s", error_message(ctx));
   LatheRtCode code = LATHE_RT_DEVICE;
   int images = dev.images;
-  for (dev.fail_at = 1; code; dev.fail_at++) { /* the image, then the constant */
+  for (dev.fail_at = 1; code; dev.fail_at++) { /* the image, then the constants */
     dev.calls = 0;
     code = lathe_rt_model_load(path, &m, &err);
     if (code && !strstr(err.text, "injected")) fail_msg("'%s' does not say why", err.text);
@@ -357,36 +451,101 @@ static void load_and_run(Compiled *c, Ctx *ctx, float *x, float *y)
   unlink(path);
 }
 
+/* Every allocation, copy, launch, stream and wait fails once in turn, then each piece of work that was asked for and
+ * comes later.  Nothing is left behind, and the next run is right again. */
+static void fail_in_turn(LatheRtModel *m, float *x, float *y, int least)
+{
+  LatheRtError err;
+  int before = dev.nblocks;
+  int streams = dev.streams;
+  float want[64];
+  if (run_once(m, x, y, &err)) fail_msg("%s", err.text);
+  memcpy(want, run_answer, sizeof want);
+  memset(run_answer, 0, sizeof run_answer);
+  LatheRtCode code = LATHE_RT_DEVICE;
+  for (dev.fail_at = 1; code; dev.fail_at++) {
+    dev.calls = 0;
+    code = run_once(m, x, y, &err);
+    if (code && !strstr(err.text, "injected")) fail_msg("'%s' does not say why", err.text);
+    assert_int_equal(dev.nblocks, before);
+    assert_int_equal(dev.streams, streams);
+  }
+  assert_true(dev.fail_at > least);
+  assert_memory_equal(run_answer, want, (size_t)run_rows * 8 * sizeof(float));
+  dev.fail_at = 0;
+  if (!dev.late) return;
+  code = LATHE_RT_DEVICE;
+  for (dev.fail_work = 1; code; dev.fail_work++) {
+    dev.works = 0;
+    code = run_once(m, x, y, &err);
+    if (code && !strstr(err.text, "injected late")) fail_msg("'%s' does not say why", err.text);
+    assert_int_equal(dev.nblocks, before);
+    assert_int_equal(dev.streams, streams);
+  }
+  assert_true(dev.fail_work > 4);
+  assert_memory_equal(run_answer, want, (size_t)run_rows * 8 * sizeof(float));
+  dev.fail_work = 0;
+}
+
+static void on_test_device(const char *text, int level, int rows, int launches)
+{
+  static const char *const targets[2] = {"llvm", "ext_dev"};
+  LatheRtError err;
+  if (lathe_rt_device_add(dev.late ? &late_api : &device_api, &err)) fail_msg("%s", err.text);
+  dev.copies = dev.launches = 0;
+  Two t = check_two(text, targets, level, rows);
+  assert_int_equal(dev.images, 1);
+  assert_true(dev.copies >= 3 && dev.launches >= 2 * launches); /* two runs */
+  float *x = noise((size_t)rows * 8, 1);
+  float *y = noise((size_t)rows * 8, 2);
+  run_rows = rows;
+  fail_in_turn(compiled_model(t.w.c), x, y, 10);
+  load_and_run(t.w.c, t.w.ctx, x, y);
+  free(x);
+  free(y);
+  close_world(&t.w);
+  assert_int_equal(dev.nblocks, 0);
+  assert_int_equal(dev.images, 0);
+  assert_int_equal(dev.streams, 0);
+}
+
 static void test_own_memory(void **state)
 {
   (void)state;
-  static const char *const targets[2] = {"llvm", "ext_dev"};
-  LatheRtError err;
-  if (lathe_rt_device_add(&device_api, &err)) fail_msg("%s", err.text);
-  for (int level = 0; level <= 3; level += 3) {
-    dev.copies = dev.launches = 0;
-    Two t = check_two(elsewhere, targets, level, 5);
-    assert_int_equal(dev.images, 1);
-    assert_true(dev.copies >= 3 && dev.launches >= 2 * 4); /* two runs */
-    float *x = noise(40, 1);
-    float *y = noise(40, 2);
-    LatheRtModel *m = compiled_model(t.w.c);
-    int before = dev.nblocks;
-    LatheRtCode code = LATHE_RT_DEVICE;
-    for (dev.fail_at = 1; code; dev.fail_at++) {
-      dev.calls = 0;
-      code = run_once(m, x, y, &err);
-      if (code && !strstr(err.text, "injected")) fail_msg("'%s' does not say why", err.text);
-      assert_int_equal(dev.nblocks, before);
-    }
-    assert_true(dev.fail_at > 10);
-    dev.fail_at = 0;
-    load_and_run(t.w.c, t.w.ctx, x, y);
-    free(x);
-    free(y);
-    close_world(&t.w);
-    assert_int_equal(dev.nblocks, 0);
-    assert_int_equal(dev.images, 0);
+  for (int late = 0; late < 2; late++) {
+    dev.late = late;
+    for (int level = 0; level <= 3; level += 3) on_test_device(elsewhere, level, 5, 4);
+  }
+}
+
+/* A small network: convolution, pooling and product with their weights on the device, the last sum here. */
+static void test_network(void **state)
+{
+  (void)state;
+  static char text[20000];
+  size_t n = (size_t)snprintf(
+      text, sizeof text,
+      "def @main(%%x: Tensor[(8, 8), float32], %%y: Tensor[(8, 8), float32]) {\n"
+      "  %%0 = on_device(reshape(%%x, newshape=[1, 1, 8, 8]), virtual_device=\"ext_dev(0)\");\n"
+      "  %%1 = on_device(nn.conv2d(%%0, meta[relay.Constant][0], padding=[1, 1, 1, 1], channels=4, "
+      "kernel_size=[3, 3]), virtual_device=\"ext_dev(0)\");\n"
+      "  %%2 = on_device(nn.max_pool2d(nn.relu(%%1), pool_size=[2, 2], strides=[2, 2]), "
+      "virtual_device=\"ext_dev(0)\");\n"
+      "  %%3 = on_device(nn.dense(nn.batch_flatten(%%2), meta[relay.Constant][1]), virtual_device=\"ext_dev(0)\");\n"
+      "  %%4 = on_device(nn.softmax(%%3), virtual_device=\"ext_dev(0)\", constrain_result=True);\n"
+      "  on_device(add(%%y, %%4), virtual_device=\"cpu(0)\", constrain_result=True)\n}\n#[metadata]\n");
+  static const char *const type[] = {"Tensor[(4, 1, 3, 3), float32]", "Tensor[(8, 64), float32]"};
+  for (int k = 0; k < 2; k++) {
+    int count = k ? 8 * 64 : 36;
+    n += (size_t)snprintf(text + n, sizeof text - n, "relay.Constant[%d]: %s = [", k, type[k]);
+    for (int i = 0; i < count; i++)
+      n += (size_t)snprintf(text + n, sizeof text - n, "%s%g", i ? ", " : "", (double)((i * 37 + k) % 19 - 9) / 16);
+    n += (size_t)snprintf(text + n, sizeof text - n, "];\n");
+  }
+  assert_true(n < sizeof text);
+  for (int late = 0; late < 2; late++) {
+    dev.late = late;
+    for (int level = 0; level <= 3; level += 3) on_test_device(text, level, 8, 3);
   }
 }
 
@@ -430,7 +589,7 @@ int main(void)
     cmocka_unit_test(test_constants),  cmocka_unit_test(test_same_function_twice),
     cmocka_unit_test(test_loop),       cmocka_unit_test(test_condition),
     cmocka_unit_test(test_refusals),   cmocka_unit_test(test_no_c_source_of_two),
-    cmocka_unit_test(test_own_memory),
+    cmocka_unit_test(test_own_memory), cmocka_unit_test(test_network),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
