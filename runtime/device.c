@@ -93,10 +93,6 @@ static struct {
 
 static LatheRtCode check_api(const LatheRtDeviceApi *a, LatheRtError *err)
 {
-  if (!a) return rt_null(err, "device_add");
-  if (a->size < sizeof *a)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "device_add: a table of %u bytes, wants %zu; set its size", a->size,
-                   sizeof *a);
   if (a->type == LATHE_RT_CPU) return rt_fail(err, LATHE_RT_ARGUMENT, "device_add: cpu(0) is always there");
   if (!a->name || !a->arch || a->count < 1 || a->align == 0 || (a->align & (a->align - 1)))
     return rt_fail(err, LATHE_RT_ARGUMENT,
@@ -118,15 +114,19 @@ static LatheRtDeviceApi *find_type(int32_t type)
   return NULL;
 }
 
-LatheRtCode lathe_rt_device_add(const LatheRtDeviceApi *a, LatheRtError *err)
+LatheRtCode lathe_rt_device_add(const LatheRtDeviceApi *given, LatheRtError *err)
 {
-  RT_TRY(check_api(a, err));
+  enum { LEAST = offsetof(LatheRtDeviceApi, launch) + sizeof given->launch };
+  LatheRtDeviceApi a;
+  if (!given) return rt_null(err, "device_add");
+  RT_TRY(rt_take_struct(&a, sizeof a, given, given->size, LEAST, "device_add", err));
+  RT_TRY(check_api(&a, err));
   LatheRtCode code = LATHE_RT_OK;
   rt_lock(&devices.lock);
-  LatheRtDeviceApi *at = find_type(a->type);
+  LatheRtDeviceApi *at = find_type(a.type);
   if (!at && devices.n < MAX_TYPES) at = &devices.api[devices.n++];
-  if (at) *at = *a;
-  else code = rt_fail(err, LATHE_RT_UNSUPPORTED, "device_add: %s would be one more than %d types", a->name, MAX_TYPES);
+  if (at) *at = a;
+  else code = rt_fail(err, LATHE_RT_UNSUPPORTED, "device_add: %s would be one more than %d types", a.name, MAX_TYPES);
   rt_unlock(&devices.lock);
   return code;
 }

@@ -51,6 +51,16 @@ LatheRtCode rt_null(LatheRtError *err, const char *who)
   return rt_fail(err, LATHE_RT_ARGUMENT, "%s: an argument is null", who);
 }
 
+LatheRtCode rt_take_struct(void *to, size_t room, const void *from, uint32_t size, size_t least, const char *who,
+                           LatheRtError *err)
+{
+  if (size < least)
+    return rt_fail(err, LATHE_RT_ARGUMENT, "%s: a table of %u bytes, wants %zu; set its size", who, size, least);
+  memset(to, 0, room);
+  memcpy(to, from, size < room ? size : room);
+  return LATHE_RT_OK;
+}
+
 void rt_add_name(char *out, size_t n, const char *name)
 {
   static const char more[] = ", …";

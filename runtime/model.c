@@ -52,10 +52,12 @@ static LatheRtCode model_new(LatheRtModule *module, const LatheRtModelData *data
   return LATHE_RT_OK;
 }
 
-static LatheRtCode check_how(const LatheRtLoad *how, LatheRtError *err)
+/* how, as this version has it; NULL: nothing is wanted. */
+static LatheRtCode take_how(const LatheRtLoad *how, LatheRtLoad *own, LatheRtError *err)
 {
-  if (!how || how->size >= sizeof *how) return LATHE_RT_OK;
-  return rt_fail(err, LATHE_RT_ARGUMENT, "a LatheRtLoad of %u bytes, wants %zu; set its size", how->size, sizeof *how);
+  enum { LEAST = offsetof(LatheRtLoad, look_only) + sizeof how->look_only };
+  *own = (LatheRtLoad){.size = sizeof *own};
+  return how ? rt_take_struct(own, sizeof *own, how, how->size, LEAST, "LatheRtLoad", err) : LATHE_RT_OK;
 }
 
 LatheRtCode lathe_rt_model_wrap(LatheRtModule *module, const LatheRtModelData *data, const LatheRtLoad *how,
@@ -63,8 +65,9 @@ LatheRtCode lathe_rt_model_wrap(LatheRtModule *module, const LatheRtModelData *d
 {
   if (!module || !data || !out) return rt_null(err, "model_wrap");
   *out = NULL;
-  RT_TRY(check_how(how, err));
-  RT_TRY(model_new(module, data, how, out, err));
+  LatheRtLoad own;
+  RT_TRY(take_how(how, &own, err));
+  RT_TRY(model_new(module, data, &own, out, err));
   (*out)->drop = drop;
   (*out)->user = user;
   return LATHE_RT_OK;
@@ -93,10 +96,11 @@ LatheRtCode lathe_rt_model_load_with(const char *path, const LatheRtLoad *how, L
 {
   if (!path || !out) return rt_null(err, "model_load");
   *out = NULL;
-  RT_TRY(check_how(how, err));
+  LatheRtLoad own;
   LatheRtModule *module;
+  RT_TRY(take_how(how, &own, err));
   RT_TRY(lathe_rt_module_load(path, &module, err));
-  LatheRtCode code = rt_within(err, model_of(module, how, out, err), "'%.150s': ", path);
+  LatheRtCode code = rt_within(err, model_of(module, &own, out, err), "'%.150s': ", path);
   lathe_rt_module_free(module);
   return code;
 }

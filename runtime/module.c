@@ -122,15 +122,15 @@ LatheRtCode lathe_rt_module_new(const LatheRtModuleApi *api, void *self, LatheRt
 {
   if (!api || !out) return rt_null(err, "module_new");
   *out = NULL;
-  if (api->size < sizeof *api)
-    return rt_fail(err, LATHE_RT_ARGUMENT, "module_new: a table of %u bytes, wants %zu; set its size", api->size,
-                   sizeof *api);
-  if (!api->kind || !api->find) return rt_fail(err, LATHE_RT_ARGUMENT, "module_new: a module needs a kind and find");
+  enum { LEAST = offsetof(LatheRtModuleApi, free) + sizeof api->free };
+  LatheRtModuleApi own;
+  RT_TRY(rt_take_struct(&own, sizeof own, api, api->size, LEAST, "module_new", err));
+  if (!own.kind || !own.find) return rt_fail(err, LATHE_RT_ARGUMENT, "module_new: a module needs a kind and find");
   LatheRtModule *m = calloc(1, sizeof *m);
   if (!m) return rt_no_memory(err, "module");
   atomic_store(&m->refs, 1);
   rt_lock_init(&m->lock);
-  m->api = *api;
+  m->api = own;
   m->self = self;
   *out = m;
   return LATHE_RT_OK;

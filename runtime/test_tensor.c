@@ -259,6 +259,12 @@ static void test_other_device(void **unused)
   assert_int_equal(lathe_rt_tensor_new((LatheRtDevice){LATHE_RT_CUDA, 2}, f32, 1, (int64_t[]){3}, &none, &err),
                    LATHE_RT_UNSUPPORTED);
   assert_string_equal(err.text, "cuda(2) is not a device of this process, which has 2 of them");
+  struct {
+    LatheRtDeviceApi now;
+    void *later;
+  } newer = {far, NULL}; /* a caller that knows more fields than this runtime */
+  newer.now.size = sizeof newer;
+  assert_int_equal(lathe_rt_device_add(&newer.now, &err), LATHE_RT_OK);
   far.stream_free = far_free;
   assert_int_equal(lathe_rt_device_add(&far, &err), LATHE_RT_ARGUMENT);
   assert_string_equal(err.text, "device_add: cuda has some functions for streams and events, but not all");
