@@ -21,23 +21,25 @@ from .runtime.dtype import DataType
 from .runtime.ndarray import NDArray
 
 if TYPE_CHECKING:
-    from . import arith, ir, relay, script, target, te, testing, tir, topi, transform, tuning
+    from . import (
+        arith, auto_scheduler, autotvm, ir, meta_schedule, relay, script, target, te, testing, tir, topi, transform, tuning,
+    )
     from .build_module import build, lower
     from .ir import IRModule, instrument
 
 __version__: str = _library.runtime().lathe_rt_version().decode()
 
 __all__ = [
-    "DataType", "IRModule", "LatheError", "NDArray", "TVMError", "arith", "build", "cl", "contrib", "convert",
-    "cpu", "cuda", "device", "driver", "error", "ext_dev", "get_global_func", "gpu", "hexagon", "instrument", "ir",
-    "lower", "metal", "mtl", "nd", "opencl", "parser", "register_func", "relay", "rocm", "runtime", "script",
-    "support", "target", "te", "testing", "tir", "topi", "transform", "tuning", "vpi", "vulkan", "webgpu",
+    "DataType", "IRModule", "LatheError", "NDArray", "TVMError", "arith", "auto_scheduler", "autotvm", "build",
+    "cl", "contrib", "convert", "cpu", "cuda", "device", "driver", "error", "ext_dev", "get_global_func", "gpu", "hexagon", "instrument", "ir",
+    "lower", "meta_schedule", "metal", "mtl", "nd", "opencl", "parser", "register_func", "relay", "rocm", "runtime",
+    "script", "support", "target", "te", "testing", "tir", "topi", "transform", "tuning", "vpi", "vulkan", "webgpu",
 ]
 
 #: Names that need the compiler, and the module each is taken from; a module is its own.
 _MODULES = (
-    "arith", "build_module", "driver", "ir", "parser", "relay", "script", "target", "te", "testing", "tir",
-    "topi", "transform", "tuning",
+    "arith", "auto_scheduler", "autotvm", "build_module", "driver", "ir", "meta_schedule", "parser", "relay",
+    "script", "target", "te", "testing", "tir", "topi", "transform", "tuning",
 )
 _COMPILER = {
     **{name: f".{name}" for name in _MODULES},

@@ -236,9 +236,54 @@ static void measure(Call *c)
   MeasureOptions o = {.threads = api_arg_given(c, 6) ? api_arg_int32(c, 6, 1, 1024) : spec.target->num_cores,
                       .seconds = api_arg_given(c, 3) ? api_arg_float(c, 3) : 0,
                       .build_limit = api_arg_given(c, 4) ? api_arg_float(c, 4) : 0,
-                      .run_limit = api_arg_given(c, 5) ? api_arg_float(c, 5) : 0};
+                      .run_limit = api_arg_given(c, 5) ? api_arg_float(c, 5) : 0,
+                      .check_only = api_arg_bool(c, 7)};
   Measured m = {.c = c, .v = api_val_list(c, n, c->out)};
   tune_measure(c->ctx, own_arena(c->ctx), &spec, &o, take_result, &m);
+}
+
+/* Plans of one workload in the module that tune_tasks gave for it. */
+static void measure_plans(Call *c)
+{
+  PassContext *pc = (PassContext *)api_arg_ptr(c, 2);
+  Arena *a = own_arena(c->ctx);
+  const LatheValue *plan;
+  int n = api_arg_list(c, 5, &plan);
+  const char *workload = api_arg_str(c, 3);
+  const char **lines = arena_array(a, const char *, n + 1);
+  for (int i = 0; i < n; i++) lines[i] = arena_printf(a, "%s %s\n", workload, api_value_text(c, &plan[i]));
+  MeasureSpec spec = {.m = (Module *)api_arg_ptr(c, 0),
+                      .target = arg_host(c, 1),
+                      .passes = pc,
+                      .workload = workload,
+                      .base = arena_printf(a, "%s %s\n", workload, api_arg_str(c, 4)),
+                      .n = n,
+                      .lines = lines};
+  MeasureOptions o = {.threads = spec.target->num_cores,
+                      .seconds = api_arg_given(c, 6) ? api_arg_float(c, 6) : 0,
+                      .build_limit = api_arg_given(c, 7) ? api_arg_float(c, 7) : 0,
+                      .run_limit = api_arg_given(c, 8) ? api_arg_float(c, 8) : 0};
+  Measured m = {.c = c, .v = api_val_list(c, n, c->out)};
+  tune_measure(c->ctx, a, &spec, &o, take_result, &m);
+}
+
+static void learn(Call *c)
+{
+  const LatheValue *given;
+  const LatheValue *seconds;
+  int n = api_arg_list(c, 0, &given);
+  int m = api_arg_list(c, 1, &seconds);
+  if (n != m) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "%d candidates have %d measured times", n, m);
+  Arena *a = scratch(c->ctx);
+  TuneCandidate *candidate = arena_array(a, TuneCandidate, n + 1);
+  double *measured = arena_array(a, double, n + 1);
+  double *thought = arena_array(a, double, n + 1);
+  for (int i = 0; i < n; i++) {
+    candidate[i] = (TuneCandidate){api_value_text(c, &given[i]), 1e-4};
+    measured[i] = seconds[i].tag == LATHE_INT ? (double)seconds[i].u.i : seconds[i].u.f;
+  }
+  tune_learn(n, candidate, measured, thought);
+  *c->out = val_seconds(c, &(Repeats){n, thought});
 }
 
 /* ---- databases -------------------------------------------------------------------------------------------- */
@@ -293,9 +338,16 @@ const ApiFunction api_tune_functions[] = {
   {"tuned_trace", "db: str, f: primfunc, target: target? -> str?", "the fastest trace that a database has", tuned_trace},
   {"tune_measure",
    "funcs: list[primfunc], base: primfunc?, target: target?, seconds: float?, build_limit: float?, run_limit: float?, threads: "
-   "int? -> list[any]",
-   "each of them in a child process, checked and in turns with the base: status, note, seconds, seconds of the base",
+   "int?, check_only: bool? -> list[any]",
+   "each of them in a child process, checked against and in turns with the base: status, note, seconds, seconds of the "
+   "base; check_only: checked alone",
    measure},
+  {"tune_measure_plans",
+   "m: module, target: target?, p: passcontext, workload: str, base: str, plans: list[str], seconds: float?, build_limit: "
+   "float?, run_limit: float? -> list[any]",
+   "the same for plans of a task's workload beside its untuned plan", measure_plans},
+  {"tune_learn", "candidates: list[str], seconds: list[float] -> list[float]",
+   "what the measured ones (the others have 0) say about all: candidates as text, name{field=number, ...}", learn},
   {"tuned_plans", "db: str, m: module, target: target?, p: passcontext -> str",
    "what a database has for the model, for the config lathe.tuned", tuned_plans},
   {"db_list", "db: str, json: bool? -> str", "a line for each workload", list},

@@ -160,6 +160,7 @@ typedef struct MeasureOptions {
   double build_limit; /* seconds until it hangs; 0: 60 */
   double run_limit;   /* the same, once it is built; 0: 10 */
   int rounds;         /* at most; 0: 40 */
+  bool check_only;    /* of loop programs: the base runs once, for its numbers; no time is taken beside it */
   /* For tests: called in the child before candidate i runs first. */
   void (*before)(void *env, int i);
   void *env;

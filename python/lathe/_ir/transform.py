@@ -34,6 +34,10 @@ _PassFn = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p, cty
 _WatchFn = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p, ctypes.c_void_p)
 
 
+#: Databases of tuning that relay.build uses where the config names none; the last counts.
+tuned_databases: List[str] = []
+
+
 class PassContext:
     """Which passes run, and how.
 
@@ -64,12 +68,15 @@ class PassContext:
         self._make(None)  # the keys and names are checked here and now
 
     def _make(self, target: Any) -> _PassContext:
+        config = dict(self.config)
+        if tuned_databases:
+            config.setdefault("lathe.tuned.database", tuned_databases[-1])
         c = call(
             "pass_context",
             self.opt_level,
             self.required_pass,
             self.disabled_pass,
-            [[k, v] for k, v in self.config.items()],
+            [[k, v] for k, v in config.items()],
             target,
         )
         self.notes = call("pass_context_notes", c)

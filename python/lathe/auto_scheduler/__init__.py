@@ -1,0 +1,23 @@
+"""Ansor's names: tensor expressions without a template, and networks, tuned by Lathe's one engine.
+
+    @auto_scheduler.register_workload
+    def matmul(n): ...                        # gives its tensors, the output last
+
+    task = auto_scheduler.SearchTask(func=matmul, args=(512,), target="llvm")
+    task.tune(auto_scheduler.TuningOptions(num_measure_trials=64, measure_callbacks=[auto_scheduler.RecordToFile("m.json")]))
+    sch, args = task.apply_best("m.json")
+    func = tvm.build(sch, args, "llvm")
+
+Each schedule is built and run in a child process, and its numbers are compared with those of the program itself."""
+
+from .compute_dag import ComputeDAG
+from .relay_integration import ApplyHistoryBest, TaskScheduler, extract_tasks
+from .search_task import (
+    HardwareParams, LocalBuilder, LocalRPCMeasureContext, LocalRunner, RecordToFile, SearchTask, TuningOptions,
+    register_workload,
+)
+
+__all__ = [
+    "ApplyHistoryBest", "ComputeDAG", "HardwareParams", "LocalBuilder", "LocalRPCMeasureContext", "LocalRunner",
+    "RecordToFile", "SearchTask", "TaskScheduler", "TuningOptions", "extract_tasks", "register_workload",
+]
