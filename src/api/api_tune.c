@@ -158,7 +158,8 @@ static const Target *arg_host(Call *c, int i)
   const Target *t = api_arg_ptr(c, i);
   if (!t) t = target_host(c->ctx);
   if (!t->is_host || target_is_gpu(t))
-    raise(c->ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s' is not this machine's CPU: what is tuned has to run here", t->text);
+    raise(c->ctx, ERR_UNSUPPORTED, NOWHERE, "target '%s' is not this machine's CPU: what is tuned has to run here",
+          t->text);
   return t;
 }
 
@@ -329,21 +330,25 @@ const ApiFunction api_tune_functions[] = {
   {"tune_tasks", "m: module, target: target?, p: passcontext -> list[any]",
    "what there is to tune: workload, what, calls, flops, untuned plan, plans with predicted seconds, module", tasks},
   {"tune_program",
-   "f: primfunc, target: target?, db: str?, seconds: float?, trials: int?, resume: bool?, seed: int?, progress: function? -> "
+   "f: primfunc, target: target?, db: str?, seconds: float?, trials: int?, resume: bool?, seed: int?, progress: "
+   "function? -> "
    "list[any]",
    "tunes a loop program: trace, seconds before and after, trials, failed, stopped; progress(user, [trials, failed, "
    "before, best, elapsed]) stops it with 1, fails with -1",
    program},
   {"tune_program_name", "f: primfunc, target: target? -> str", "the workload's name in databases", program_name},
-  {"tuned_trace", "db: str, f: primfunc, target: target? -> str?", "the fastest trace that a database has", tuned_trace},
+  {"tuned_trace", "db: str, f: primfunc, target: target? -> str?", "the fastest trace that a database has",
+   tuned_trace},
   {"tune_measure",
-   "funcs: list[primfunc], base: primfunc?, target: target?, seconds: float?, build_limit: float?, run_limit: float?, threads: "
+   "funcs: list[primfunc], base: primfunc?, target: target?, seconds: float?, build_limit: float?, run_limit: float?, "
+   "threads: "
    "int?, check_only: bool? -> list[any]",
    "each of them in a child process, checked against and in turns with the base: status, note, seconds, seconds of the "
    "base; check_only: checked alone",
    measure},
   {"tune_measure_plans",
-   "m: module, target: target?, p: passcontext, workload: str, base: str, plans: list[str], seconds: float?, build_limit: "
+   "m: module, target: target?, p: passcontext, workload: str, base: str, plans: list[str], seconds: float?, "
+   "build_limit: "
    "float?, run_limit: float? -> list[any]",
    "the same for plans of a task's workload beside its untuned plan", measure_plans},
   {"tune_learn", "candidates: list[str], seconds: list[float] -> list[float]",

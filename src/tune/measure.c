@@ -168,11 +168,14 @@ static LatheRtTensor *make_buffer(Ctx *ctx, const PrimFunc *f, const Param *p)
     if (fits) shape[d] = p->buffer->shape[d]->u.i;
   }
   if (!fits)
-    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "tuning wants parameters that are buffers of numbers whose sizes are known; %s of "
-          "%s is none", p->var->name, f->name);
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+          "tuning wants parameters that are buffers of numbers whose sizes are known; %s of "
+          "%s is none",
+          p->var->name, f->name);
   LatheRtTensor *t;
   check(ctx,
-        lathe_rt_tensor_new((LatheRtDevice){LATHE_RT_CPU, 0}, rt_dtype(p->buffer->dtype), p->buffer->ndim, shape, &t, &err),
+        lathe_rt_tensor_new((LatheRtDevice){LATHE_RT_CPU, 0}, rt_dtype(p->buffer->dtype), p->buffer->ndim, shape, &t,
+                            &err),
         &err);
   return t;
 }
@@ -385,8 +388,7 @@ static void build_now(Ctx *ctx, void *arg)
   (void)ctx;
   const MeasureSpec *s = c->spec;
   if (s->func) build_func(&c->now, s->func[c->at], s->target);
-  else
-    build_runner(&c->now, s, s->built ? s->built[c->at] : NULL, s->lines ? s->lines[c->at] : NULL, c->threads);
+  else build_runner(&c->now, s, s->built ? s->built[c->at] : NULL, s->lines ? s->lines[c->at] : NULL, c->threads);
 }
 
 static void run_now(Ctx *ctx, void *arg)

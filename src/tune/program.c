@@ -187,7 +187,7 @@ static int told(void *env, int i, const MeasureResult *r)
       s->winner = s->pick[i];
     }
   }
-  double best = s->winner >= 0 ? s->trial.v[s->winner].seconds
+  double best = s->winner >= 0      ? s->trial.v[s->winner].seconds
                 : s->incumbent >= 0 ? s->trial.v[s->incumbent].seconds
                                     : s->out.before;
   if (s->o->progress && s->o->progress(s->o->env, &s->out, best, clock_seconds() - s->start)) s->stopped = true;

@@ -42,19 +42,20 @@ static PrimFunc *parse(Ctx *ctx, const char *text)
   return func_parse(m, text, "test.py", 1, 0, NULL);
 }
 
-static const char product[] = "@T.prim_func\n"
-                              "def f(A: T.Buffer((24, 18), 'float32'), B: T.Buffer((18, 32), 'float32'), D: T.Buffer((24, 32), 'float32')):\n"
-                              "    C = T.alloc_buffer((24, 32))\n"
-                              "    for i, j, k in T.grid(24, 32, 18):\n"
-                              "        with T.block('C'):\n"
-                              "            vi, vj, vk = T.axis.remap('SSR', [i, j, k])\n"
-                              "            with T.init():\n"
-                              "                C[vi, vj] = T.float32(0)\n"
-                              "            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]\n"
-                              "    for i, j in T.grid(24, 32):\n"
-                              "        with T.block('D'):\n"
-                              "            vi, vj = T.axis.remap('SS', [i, j])\n"
-                              "            D[vi, vj] = C[vi, vj] + T.float32(1)\n";
+static const char product[] =
+    "@T.prim_func\n"
+    "def f(A: T.Buffer((24, 18), 'float32'), B: T.Buffer((18, 32), 'float32'), D: T.Buffer((24, 32), 'float32')):\n"
+    "    C = T.alloc_buffer((24, 32))\n"
+    "    for i, j, k in T.grid(24, 32, 18):\n"
+    "        with T.block('C'):\n"
+    "            vi, vj, vk = T.axis.remap('SSR', [i, j, k])\n"
+    "            with T.init():\n"
+    "                C[vi, vj] = T.float32(0)\n"
+    "            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]\n"
+    "    for i, j in T.grid(24, 32):\n"
+    "        with T.block('D'):\n"
+    "            vi, vj = T.axis.remap('SS', [i, j])\n"
+    "            D[vi, vj] = C[vi, vj] + T.float32(1)\n";
 static const char total[] = "@T.prim_func\n"
                             "def f(A: T.Buffer((3, 700), 'float32'), B: T.Buffer((3,), 'float32')):\n"
                             "    for i, k in T.grid(3, 700):\n"

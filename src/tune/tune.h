@@ -255,7 +255,7 @@ const char *tune_decisions(Arena *, const char *trace);
 /* ---- program.c: a loop program tuned ----------------------------------------------------------------------------------- */
 
 typedef struct TuneProgram {
-  const char *trace; /* of the fastest; "": as it was given */
+  const char *trace;    /* of the fastest; "": as it was given */
   double before, after; /* seconds of a call; before 0: it was not measured in this run */
   int trials, failed;
   bool stopped;
