@@ -426,8 +426,21 @@ static void tell_error(Child *c)
   scope_end(c->ctx, scope);
 }
 
+/* No more than it has now and the machine has in all. */
+static void limit_memory(void)
+{
+  double has = 0; /* pages of data */
+  FILE *f = fopen("/proc/self/statm", "r");
+  if (f && fscanf(f, "%*s %*s %*s %*s %*s %lf", &has) != 1) has = 0;
+  if (f) fclose(f);
+  if (has <= 0) return;
+  rlim_t bytes = (rlim_t)((has + (double)sysconf(_SC_PHYS_PAGES)) * (double)sysconf(_SC_PAGESIZE));
+  struct rlimit limit = {bytes, bytes};
+  setrlimit(RLIMIT_DATA, &limit);
+}
+
 /* Its own group, so that what it starts ends with it; it ends with us, and a fault ends it whatever handlers we have.
- * As many CPUs as threads, and no more memory than the machine has. */
+ * As many CPUs as threads. */
 static void settle(int threads)
 {
   static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGALRM};
@@ -447,9 +460,7 @@ static void settle(int threads)
       }
     if (n) sched_setaffinity(0, sizeof some, &some);
   }
-  double bytes = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-  struct rlimit limit = {(rlim_t)bytes, (rlim_t)bytes};
-  setrlimit(RLIMIT_DATA, &limit);
+  limit_memory();
   setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
   int quiet = open("/dev/null", O_WRONLY);
   if (quiet >= 0) {

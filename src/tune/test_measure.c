@@ -89,12 +89,16 @@ static void test_tasks(void **state)
 
 static void die(void) { kill(getpid(), SIGSEGV); }
 
-enum { FINE, CRASH, HANG, UNKNOWN, AGAIN, CASES };
+enum { FINE, CRASH, HANG, UNKNOWN, GREEDY, AGAIN, CASES };
 
 static void misbehave(void *env, int i)
 {
   (void)env;
   if (i == CRASH) die();
+  if (i == GREEDY) { /* there is an end to what it gets */
+    while (malloc(1 << 28)) continue;
+    abort();
+  }
   if (i == HANG)
     for (;;) pause();
 }
@@ -121,7 +125,7 @@ static void results_body(Ctx *ctx, void *arg)
   TuneTasks *t = tune_tasks(ctx, a, parse(ctx, net), target_host(ctx), pc);
   const TuneTask *k = t->task[0];
   const char *good = arena_printf(a, "%s %s\n", k->workload, k->candidate[1].plan);
-  const char *lines[CASES] = {good, good, good, arena_printf(a, "%s conv2d.unheard{}\n", k->workload), good};
+  const char *lines[CASES] = {good, good, good, arena_printf(a, "%s conv2d.unheard{}\n", k->workload), good, good};
   MeasureSpec spec = {.m = k->module,
                       .target = t->target,
                       .passes = pc,
@@ -140,6 +144,7 @@ static void results_body(Ctx *ctx, void *arg)
   assert_non_null(strstr(g.r[CRASH].note, "signal"));
   assert_int_equal(g.r[HANG].status, TUNE_HANG);
   assert_int_equal(g.r[UNKNOWN].status, TUNE_ERROR);
+  assert_int_equal(g.r[GREEDY].status, TUNE_CRASH);
   assert_int_equal(g.r[AGAIN].status, TUNE_OK);
   scope_end(ctx, scope);
 }

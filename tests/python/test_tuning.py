@@ -310,6 +310,12 @@ def test_files_that_are_no_databases(net, tmp_path):
     assert "there is no database" in lathe_run("db", "list", tmp_path / "none.db", ok=False).stderr
 
 
+def test_without_sqlite(tmp_path):
+    env = {**os.environ, "LATHE_SQLITE_LIBRARY": "/nowhere/libsqlite3.so"}
+    done = lathe_run("db", "list", tmp_path / "t.db", ok=False, env=env)
+    assert done.returncode == 1 and "libsqlite3.so.0 was not found: install it" in done.stderr
+
+
 def test_lines_of_json(net, tmp_path):
     db, file = tmp_path / "a.db", tmp_path / "lines.jsonl"
     good = record_line("nn.conv2d-1", "a{}", "b{}", [1e-5] * 3, [2e-5] * 3)
