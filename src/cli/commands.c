@@ -142,7 +142,7 @@ const Command cli_commands[] = {
      "lathe db list tune.db\n"
      "lathe db show tune.db nn.conv2d\n"
      "lathe db export tune.db -o tune.jsonl\n"
-     "lathe db merge tune.db other.db\n",
+     "lathe db merge all.db tune.db\n",
      "list show export import merge prune", cli_run_db, true},
     {"inspect", "show what a model holds", "MODEL [options]",
      "Inputs, outputs, operators, weights, before anything is compiled; every operator that is not supported, with its"

@@ -8,6 +8,8 @@ import pytest
 import lathe as tvm
 from lathe import autotvm, te
 
+TARGET = str(tvm.target.Target())
+
 
 @autotvm.template("test/matmul")
 def matmul(n, l, m, dtype):
@@ -61,7 +63,7 @@ def option():
 
 
 def test_space():
-    task = autotvm.task.create("test/matmul", args=(12, 8, 16, "float32"), target="llvm")
+    task = autotvm.task.create("test/matmul", args=(12, 8, 16, "float32"), target=TARGET)
     space = task.config_space
     assert len(space) == 6 * 5 and space.dims == [6, 5]  # the divisors of 12 and of 16
     assert task.flop == 2 * 12 * 8 * 16
@@ -93,7 +95,7 @@ def test_split_policies():
 
 @pytest.mark.parametrize("kind", ["RandomTuner", "GridSearchTuner", "GATuner", "XGBTuner"])
 def test_tuners(kind):
-    task = autotvm.task.create("test/matmul", args=(32, 32, 32, "float32"), target="llvm")
+    task = autotvm.task.create("test/matmul", args=(32, 32, 32, "float32"), target=TARGET)
     log, seen = io.StringIO(), []
     tuner = getattr(autotvm.tuner, kind)(task)
     count = 14 if kind == "XGBTuner" else 9
@@ -112,7 +114,7 @@ def test_tuners(kind):
 
 
 def test_a_space_ends():
-    task = autotvm.task.create("test/matmul", args=(2, 2, 2, "float32"), target="llvm")
+    task = autotvm.task.create("test/matmul", args=(2, 2, 2, "float32"), target=TARGET)
     for kind in (autotvm.RandomTuner, autotvm.GATuner):
         tuner = kind(task)
         tuner.tune(n_trial=100, measure_option=option())
@@ -120,7 +122,7 @@ def test_a_space_ends():
 
 
 def test_what_fails_is_recorded():
-    task = autotvm.task.create("test/knobs", args=(32,), target="llvm")
+    task = autotvm.task.create("test/knobs", args=(32,), target=TARGET)
     assert task.flop == 32 * 32 and len(task.config_space) == 2 * 2 * 3
     results = {}
     autotvm.GridSearchTuner(task).tune(
@@ -137,7 +139,7 @@ def test_what_fails_is_recorded():
 
 
 def test_wrong_numbers_are_found():
-    task = autotvm.task.create("test/wrong", args=(64,), target="llvm")
+    task = autotvm.task.create("test/wrong", args=(64,), target=TARGET)
     got = []
     autotvm.GridSearchTuner(task).tune(2, option(), callbacks=[lambda t, i, r: got.extend(r)])
     assert [r.error_no for r in got] == [autotvm.MeasureErrorNo.NO_ERROR, autotvm.MeasureErrorNo.WRONG_ANSWER]
@@ -146,13 +148,13 @@ def test_wrong_numbers_are_found():
 
 def test_history(tmp_path):
     log, best = str(tmp_path / "m.log"), str(tmp_path / "best.log")
-    task = autotvm.task.create("test/matmul", args=(64, 48, 64, "float32"), target="llvm")
+    task = autotvm.task.create("test/matmul", args=(64, 48, 64, "float32"), target=TARGET)
     tuner = autotvm.tuner.RandomTuner(task)
     tuner.tune(6, option(), callbacks=[autotvm.callback.log_to_file(log)])
     autotvm.record.pick_best(log, best)
     (only,) = autotvm.record.load_from_file(best)
     assert only[0].config == tuner.best_config
-    with autotvm.apply_history_best(log), tvm.target.Target("llvm"):
+    with autotvm.apply_history_best(log), tvm.target.Target(TARGET):
         s, args = matmul(64, 48, 64, "float32")
         f = tvm.build(s, args)
         inner = [int(i.dom.extent) for i in s[args[2]].leaf_iter_vars if i.var.name in ("ii", "ji")] or None
@@ -162,7 +164,7 @@ def test_history(tmp_path):
     np.testing.assert_allclose(c.numpy(), a @ b, rtol=1e-4)
     if inner:
         assert inner == [tuner.best_config["tile_y"].size[1], tuner.best_config["tile_x"].size[1]]
-    with autotvm.apply_history_best(log), tvm.target.Target("llvm"):
+    with autotvm.apply_history_best(log), tvm.target.Target(TARGET):
         s, _ = matmul(16, 16, 16, "float32")  # nothing is known of it: the first of each choice
     again = autotvm.tuner.XGBTuner(task)
     again.load_history(autotvm.record.load_from_file(log))
@@ -187,7 +189,7 @@ def test_a_line_as_tvm_writes_it():
 
 def test_refusals():
     with pytest.raises(tvm.error.ArgumentError, match="there is no template 'nothing'"):
-        autotvm.task.create("nothing", (), "llvm")
+        autotvm.task.create("nothing", (), TARGET)
     with pytest.raises(tvm.error.ArgumentError, match="already"):
         autotvm.template("test/matmul")(lambda: None)
     with pytest.raises(tvm.error.ArgumentError, match="body of an autotvm.template"):

@@ -8,7 +8,7 @@ from lathe import meta_schedule as ms
 from lathe.contrib import graph_executor
 from lathe.script import tir as T
 
-TARGET = "llvm -mcpu=native -num-cores=1"
+TARGET = f"{tvm.target.Target()} -num-cores=1"
 
 
 def stencil(n):

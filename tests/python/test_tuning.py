@@ -73,7 +73,7 @@ def winner_line(net):
 
 
 def lathe_run_target():
-    return "llvm -mcpu=native -num-cores=1"
+    return f"{lathe.target.Target()} -num-cores=1"
 
 
 # ---- tuning ------------------------------------------------------------------------------------------------
