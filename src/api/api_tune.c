@@ -243,31 +243,6 @@ static void measure(Call *c)
   tune_measure(c->ctx, own_arena(c->ctx), &spec, &o, take_result, &m);
 }
 
-/* Plans of one workload in the module that tune_tasks gave for it. */
-static void measure_plans(Call *c)
-{
-  PassContext *pc = (PassContext *)api_arg_ptr(c, 2);
-  Arena *a = own_arena(c->ctx);
-  const LatheValue *plan;
-  int n = api_arg_list(c, 5, &plan);
-  const char *workload = api_arg_str(c, 3);
-  const char **lines = arena_array(a, const char *, n + 1);
-  for (int i = 0; i < n; i++) lines[i] = arena_printf(a, "%s %s\n", workload, api_value_text(c, &plan[i]));
-  MeasureSpec spec = {.m = (Module *)api_arg_ptr(c, 0),
-                      .target = arg_host(c, 1),
-                      .passes = pc,
-                      .workload = workload,
-                      .base = arena_printf(a, "%s %s\n", workload, api_arg_str(c, 4)),
-                      .n = n,
-                      .lines = lines};
-  MeasureOptions o = {.threads = spec.target->num_cores,
-                      .seconds = api_arg_given(c, 6) ? api_arg_float(c, 6) : 0,
-                      .build_limit = api_arg_given(c, 7) ? api_arg_float(c, 7) : 0,
-                      .run_limit = api_arg_given(c, 8) ? api_arg_float(c, 8) : 0};
-  Measured m = {.c = c, .v = api_val_list(c, n, c->out)};
-  tune_measure(c->ctx, a, &spec, &o, take_result, &m);
-}
-
 static void learn(Call *c)
 {
   const LatheValue *given;
@@ -346,11 +321,6 @@ const ApiFunction api_tune_functions[] = {
    "each of them in a child process, checked against and in turns with the base: status, note, seconds, seconds of the "
    "base; check_only: checked alone",
    measure},
-  {"tune_measure_plans",
-   "m: module, target: target?, p: passcontext, workload: str, base: str, plans: list[str], seconds: float?, "
-   "build_limit: "
-   "float?, run_limit: float? -> list[any]",
-   "the same for plans of a task's workload beside its untuned plan", measure_plans},
   {"tune_learn", "candidates: list[str], seconds: list[float] -> list[float]",
    "what the measured ones (the others have 0) say about all: candidates as text, name{field=number, ...}", learn},
   {"tuned_plans", "db: str, m: module, target: target?, p: passcontext -> str",

@@ -37,6 +37,8 @@ typedef struct ProgramSearch {
   double least;
 } ProgramSearch;
 
+static void drop_arena(void *a) { arena_free(a); }
+
 static uint64_t draw(uint64_t *seed)
 {
   uint64_t z = *seed += 0x9e3779b97f4a7c15u;
@@ -70,7 +72,7 @@ static void draw_sketch(Ctx *ctx, void *arg)
   ProgramSearch *s = arg;
   Scope scope = scope_begin(ctx);
   Arena *own = arena_new(ctx);
-  defer(ctx, (void (*)(void *))arena_free, own);
+  defer(ctx, drop_arena, own);
   Sched *k = tune_sketch(own, s->f, s->target, draw(&s->seed));
   add_trace(s, sched_trace_text(own, k));
   scope_end(ctx, scope);
@@ -102,7 +104,7 @@ static void fill_pool(ProgramSearch *s)
     if (from) {
       Scope scope = scope_begin(s->ctx);
       Arena *own = arena_new(s->ctx);
-      defer(s->ctx, (void (*)(void *))arena_free, own);
+      defer(s->ctx, drop_arena, own);
       const char *trace = from;
       for (uint64_t times = 1 + draw(&s->seed) % 3; times > 0; times--) trace = tune_mutate(own, trace, &s->seed);
       add_trace(s, trace);

@@ -46,6 +46,8 @@ typedef struct Search {
   int pick[BATCH];
 } Search;
 
+static void drop_arena(void *a) { arena_free(a); }
+
 /* ---- telling --------------------------------------------------------------------------------------------- */
 
 static double elapsed(const Search *s) { return clock_seconds() - s->start; }
@@ -551,7 +553,7 @@ TuneSummary tune_network(Ctx *ctx, Module *m, const Target *target, PassContext 
   TuneSummary out = {0};
   Scope scope = scope_begin(ctx);
   Arena *arena = arena_new(ctx);
-  defer(ctx, (void (*)(void *))arena_free, arena);
+  defer(ctx, drop_arena, arena);
   Search *s = arena_new_of(arena, Search);
   *s = (Search){
     .ctx = ctx, .arena = arena, .db = db, .o = o, .measure = o->measure, .start = clock_seconds(), .seed = 1};

@@ -182,11 +182,13 @@ static void map_rule(Sketch *k, const BlockFacts *f)
   BlockRV block = sched_get_block(k->s, f->name);
   int n = sched_get_loops(k->s, block, k->arena, &loop);
   if (n == 0) return;
-  LoopRV all = fuse(k, n, loop);
-  split_by(k, all, sample(k, 4, widths), part);
-  Step t = {.k = k, .what = THREADS, .loop = part[0]};
+  bool rows = n > 1 && draw(&k->seed) & 1; /* rows on threads, each in vectors; or all elements as one row */
+  LoopRV outer = rows ? fuse(k, n - 1, loop) : fuse(k, n, loop);
+  split_by(k, rows ? loop[n - 1] : outer, sample(k, 4, widths), part);
+  Step t = {.k = k, .what = THREADS, .loop = rows ? outer : part[0]};
   attempt(&t);
   vectorize(k, part[1]);
+  if (rows) unroll_some(k, outer);
 }
 
 /* ---- a sum with few results ------------------------------------------------------------------------------------------- */

@@ -1,0 +1,237 @@
+"""What tuning brings, and how fast it finds it.
+
+    bench/tuning.py programs [--time 30] [--only NAME] [--threads 1]
+    bench/tuning.py networks FILE.onnx … [--shape input=1,3,224,224] [--time 300] [--threads 2]
+
+programs: tensor expressions that no plan covers, each tuned for so many seconds: the time as it stands and tuned, how often
+that is as fast, trials, trials that failed, trials a second, and regret: how much slower the best of a third and of two thirds
+of the trials was than the last best.  With --check the status is 1 unless each is five times as fast.
+
+networks: each is tuned for so many seconds into a database of its own, compiled without and with it, and both run in turns in a
+process of their own; ratio: untuned over tuned, with the quartiles of the pairs.  With --check the status is 1 where the
+tuned one is slower by more than the spread.
+
+Absolute times mean little on a machine that is not quiet; ratios of what is measured in turns do."""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "python"))
+
+import numpy as np  # noqa: E402
+
+import lathe  # noqa: E402
+from lathe import te  # noqa: E402
+from lathe._ffi import call  # noqa: E402
+
+
+# ---- computations
+
+
+def sum_of(*axes):
+    return [te.reduce_axis((0, n), name) for name, n in axes]
+
+
+def conv3d_dilated():
+    a = te.placeholder((1, 8, 12, 20, 20), name="A")
+    w = te.placeholder((16, 8, 3, 3, 3), name="W")
+    c, z, y, x = sum_of(("c", 8), ("z", 3), ("y", 3), ("x", 3))
+    out = te.compute(
+        (1, 16, 8, 16, 16),
+        lambda n, o, d, h, v: te.sum(a[n, c, d + 2 * z, h + 2 * y, v + 2 * x] * w[o, c, z, y, x], axis=[c, z, y, x]),
+        name="C",
+    )
+    return [a, w, out]
+
+
+def conv2d_strided():
+    a = te.placeholder((1, 16, 33, 33), name="A")
+    w = te.placeholder((32, 16, 3, 3), name="W")
+    c, y, x = sum_of(("c", 16), ("y", 3), ("x", 3))
+    out = te.compute(
+        (1, 32, 16, 16), lambda n, o, h, v: te.sum(a[n, c, 2 * h + y, 2 * v + x] * w[o, c, y, x], axis=[c, y, x]), name="C"
+    )
+    return [a, w, te.compute((1, 32, 16, 16), lambda n, o, h, v: out[n, o, h, v] + 1.0, name="D")]
+
+
+def stencil_separable():
+    a = te.placeholder((514, 514), name="A")
+    rows = te.compute((514, 512), lambda i, j: a[i, j] + 2.0 * a[i, j + 1] + a[i, j + 2], name="R")
+    return [a, te.compute((512, 512), lambda i, j: rows[i, j] + 2.0 * rows[i + 1, j] + rows[i + 2, j], name="B")]
+
+
+def batched_products():
+    a, b = te.placeholder((64, 16, 24), name="A"), te.placeholder((64, 24, 32), name="B")
+    (k,) = sum_of(("k", 24))
+    return [a, b, te.compute((64, 16, 32), lambda n, i, j: te.sum(a[n, i, k] * b[n, k, j], axis=k), name="C")]
+
+
+def histogram():
+    a, w = te.placeholder((4096,), name="A", dtype="int32"), te.placeholder((4096,), name="W")
+    (k,) = sum_of(("k", 4096))
+    zero = te.const(0, "float32")
+    return [a, w, te.compute((32,), lambda b: te.sum(te.if_then_else(a[k] == b, w[k], zero), axis=k), name="H")]
+
+
+def normalised_rows():
+    a = te.placeholder((256, 384), name="A")
+    (k,) = sum_of(("k", 384))
+    mean = te.compute((256,), lambda i: te.sum(a[i, k], axis=k), name="S")
+    (l,) = sum_of(("l", 384))
+    square = te.compute((256,), lambda i: te.sum((a[i, l] - mean[i] / 384.0) * (a[i, l] - mean[i] / 384.0), axis=l), name="Q")
+    return [a, te.compute((256, 384), lambda i, j: (a[i, j] - mean[i] / 384.0) / te.sqrt(square[i] / 384.0 + 1e-5), name="N")]
+
+
+def product_int8():
+    a, b = te.placeholder((64, 128), name="A", dtype="int8"), te.placeholder((64, 128), name="B", dtype="int8")
+    (k,) = sum_of(("k", 128))
+    out = te.compute((64, 64), lambda i, j: te.sum(a[i, k].astype("int32") * b[j, k].astype("int32"), axis=k), name="C")
+    return [a, b, te.compute((64, 64), lambda i, j: (out[i, j].astype("float32") * 0.05).astype("int32"), name="D")]
+
+
+def attention_scores():
+    q, k = te.placeholder((4, 64, 32), name="Q"), te.placeholder((4, 64, 32), name="K")
+    (d,) = sum_of(("d", 32))
+    s = te.compute((4, 64, 64), lambda h, i, j: te.sum(q[h, i, d] * k[h, j, d], axis=d), name="S")
+    return [q, k, te.compute((4, 64, 64), lambda h, i, j: te.exp(s[h, i, j] * 0.17), name="E")]
+
+
+def product_odd():
+    a, b = te.placeholder((127, 61), name="A"), te.placeholder((61, 97), name="B")
+    (k,) = sum_of(("k", 61))
+    return [a, b, te.compute((127, 97), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")]
+
+
+def winograd_tiles():
+    """F(2, 3) of rows by hand: four products for two results."""
+    a, w = te.placeholder((256, 66), name="A"), te.placeholder((3,), name="W")
+    d = te.compute((256, 32, 4), lambda i, t, e: te.if_then_else(
+        e == 0, a[i, 2 * t] - a[i, 2 * t + 2], te.if_then_else(
+            e == 1, a[i, 2 * t + 1] + a[i, 2 * t + 2], te.if_then_else(
+                e == 2, a[i, 2 * t + 2] - a[i, 2 * t + 1], a[i, 2 * t + 1] - a[i, 2 * t + 3]))), name="T")
+    g = te.compute((4,), lambda e: te.if_then_else(
+        e == 0, w[0], te.if_then_else(e == 3, w[2], te.if_then_else(
+            e == 1, (w[0] + w[1] + w[2]) * 0.5, (w[0] - w[1] + w[2]) * 0.5))), name="G")
+    m = te.compute((256, 32, 4), lambda i, t, e: d[i, t, e] * g[e], name="M")
+    return [a, w, te.compute((256, 32, 2), lambda i, t, o: te.if_then_else(
+        o == 0, m[i, t, 0] + m[i, t, 1] + m[i, t, 2], m[i, t, 1] - m[i, t, 2] - m[i, t, 3]), name="O")]
+
+
+PROGRAMS = [conv3d_dilated, conv2d_strided, stencil_separable, batched_products, histogram, normalised_rows, product_int8,
+            attention_scores, product_odd, winograd_tiles]
+
+
+# ---- programs
+
+
+def programs(args):
+    target = lathe.target.Target(f"{lathe.target.Target()} -num-cores={args.threads}")
+    print(f"{'program':20} {'as it is us':>12} {'tuned us':>10} {'times':>7} {'trials':>7} {'failed':>7} {'a second':>9} regret")
+    good = True
+    for make in PROGRAMS:
+        if args.only and args.only not in make.__name__:
+            continue
+        func = te.create_prim_func(make())
+        bests = []
+        with tempfile.TemporaryDirectory() as folder:
+            start = time.time()
+            trace, before, after, trials, failed, _ = call(
+                "tune_program", func, target._h, f"{folder}/t.db", float(args.time), None, False, 1, None)
+            spent = time.time() - start
+            for entry in lathe.tuning.Database(f"{folder}/t.db").records():
+                seconds = statistics.median(entry["seconds"]) if entry["status"] == "ok" else float("inf")
+                bests.append(min(seconds, bests[-1] if bests else float("inf")))
+        regret = [bests[len(bests) * part // 3 - 1] / bests[-1] - 1 for part in (1, 2)] if len(bests) > 3 else []
+        times = before / after if trace else 1.0
+        good &= times >= 5
+        print(f"{make.__name__:20} {1e6 * before:12.1f} {1e6 * after:10.1f} {times:7.1f} {trials:7} {failed:7}"
+              f" {trials / spent:9.1f} {' '.join(f'{100 * r:.0f}%' for r in regret)}", flush=True)
+    return good
+
+
+# ---- networks
+
+RUN = """
+import sys, time, json
+import numpy as np
+import lathe
+from lathe.contrib import graph_executor
+rng = np.random.default_rng(0)
+models = []
+for path in sys.argv[2:4]:
+    model = lathe.runtime.load_module(path)
+    g = graph_executor.GraphModule(model["default"](lathe.cpu()))
+    for i, (name, (shape, dtype)) in enumerate(zip(*[iter(json.loads(sys.argv[4]))] * 2)):
+        kind = np.dtype(dtype).kind
+        g.set_input(i, rng.standard_normal(shape).astype(dtype) if kind == "f" else rng.integers(0, 2, shape).astype(dtype))
+    models.append(g)
+seconds = [[], []]
+end = time.time() + float(sys.argv[1])
+while time.time() < end or len(seconds[0]) < 7:
+    for k in (0, 1) if len(seconds[0]) % 2 else (1, 0):
+        start = time.perf_counter()
+        models[k].run()
+        seconds[k].append(time.perf_counter() - start)
+print(json.dumps(seconds))
+"""
+
+
+def networks(args):
+    good = True
+    program = pathlib.Path(os.environ.get("LATHE_LIBRARY_PATH", ROOT / "build")).resolve() / "lathe"
+    print(f"{'network':24} {'untuned ms':>11} {'tuned ms':>9} {'ratio':>7} quartiles      what the tuner said")
+    for path in args.files:
+        with tempfile.TemporaryDirectory() as folder:
+            target = ["--target", f"{lathe.target.Target()} -num-cores={args.threads}"]
+            shapes = [x for s in args.shape for x in ("--shape", s)]
+            said = subprocess.run([program, "tune", path, *shapes, *target, "--time", f"{args.time}s", "--db", f"{folder}/t.db",
+                                   "--threads", str(args.threads)], text=True, capture_output=True, check=True).stdout
+            files = []
+            for k, more in enumerate(([], ["--tuned", f"{folder}/t.db"])):
+                files.append(f"{folder}/{k}.so")
+                subprocess.run([program, "compile", path, *shapes, *target, *more, "-o", files[-1]], check=True)
+            info = json.loads(subprocess.run([program, "inspect", files[0], "--json"], text=True, capture_output=True,
+                                             check=True).stdout)
+            ports = []
+            for port in info["inputs"]:
+                inside = port["type"][len("Tensor[(") :].rstrip("]")
+                dims, dtype = inside.rsplit("), ", 1)
+                ports += [port["name"], [[int(d) for d in dims.split(",") if d.strip()], dtype]]
+            done = subprocess.run([sys.executable, "-c", RUN, str(args.seconds), *files, json.dumps(ports)], text=True,
+                                  capture_output=True, check=True,
+                                  env={**os.environ, "PYTHONPATH": str(ROOT / "python"),
+                                       "LATHE_NUM_THREADS": str(args.threads)})
+            untuned, tuned = json.loads(done.stdout)
+        ratios = [a / b for a, b in zip(untuned, tuned)]
+        low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
+        good &= middle + (high - low) / 2 >= 1
+        print(f"{pathlib.Path(path).stem:24} {1e3 * min(untuned):11.3f} {1e3 * min(tuned):9.3f} {middle:7.3f}"
+              f" {low:.3f} to {high:.3f} {said.splitlines()[-1]}", flush=True)
+    return good
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["programs", "networks"])
+    parser.add_argument("files", nargs="*")
+    parser.add_argument("--time", type=int, default=30, help="seconds of tuning, each")
+    parser.add_argument("--seconds", type=float, default=10, help="seconds of comparing a network untuned and tuned")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--shape", action="append", default=[])
+    parser.add_argument("--only")
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    good = programs(args) if args.what == "programs" else networks(args)
+    sys.exit(args.check and not good)
+
+
+if __name__ == "__main__":
+    main()
