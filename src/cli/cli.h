@@ -117,10 +117,6 @@ int cli_run_ops(LatheContext *, const Options *);
 /* What --opt-level, --config and the like say. */
 bool cli_make_context(LatheContext *, const Options *, int *status, LatheValue target, LatheValue *out);
 
-/* ---- tune.c --------------------------------------------------------------------------- */
-int cli_run_tune(LatheContext *, const Options *);
-int cli_run_db(LatheContext *, const Options *);
-
 /* ---- elf.c: compiled models as files ------------------------------------------------------- */
 /* A model for looking at, of any machine: its file is read and checked, nothing of it is loaded.  It cannot run. */
 typedef struct ElfModel ElfModel;
@@ -130,9 +126,22 @@ const char *cli_elf_arch(const ElfModel *);
 const char *cli_elf_features(const ElfModel *);
 void cli_elf_close(ElfModel *);
 
+/* ---- tune.c --------------------------------------------------------------------------- */
+int cli_run_tune(LatheContext *, const Options *);
+int cli_run_db(LatheContext *, const Options *);
+/* How long, for how many threads, and where to. */
+typedef struct TuneLimits {
+  double seconds; /* 0: no limit, as trials */
+  long trials, threads;
+  const char *db;
+} TuneLimits;
+/* The target of --target (default: this machine) with so many cores; 0: as it is. */
+bool cli_find_target(LatheContext *, const Options *, long threads, int *status, LatheValue *out);
+
 /* ---- tir.c ---------------------------------------------------------------------------- */
 int cli_run_lower(LatheContext *, const Options *);
 int cli_run_build(LatheContext *, const Options *);
+int cli_tune_programs(LatheContext *, const Options *, const TuneLimits *);
 int cli_run_targets(LatheContext *, const Options *);
 
 /* ---- run.c, bench.c ------------------------------------------------------------------------- */

@@ -100,7 +100,7 @@ const Command cli_commands[] = {
      "lathe lower examples/matmul.py --form asm --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n",
      TAKES_FILE, cli_run_lower, false},
     {"build", "compile loop programs into one file", "FILE -o OUTPUT [options]",
-     "Compiles the functions of a TVMScript file.", "btnd", NULL,
+     "Compiles the functions of a TVMScript file.", "btndU", NULL,
      "lathe build examples/matmul.py -o matmul.so\n"
      "lathe build examples/matmul.py -o matmul.c --target c\n",
      TAKES_FILE, cli_run_build, false},
@@ -125,14 +125,15 @@ const Command cli_commands[] = {
      "lathe bench net.so --shape input=1,3,224,224 --threads 1,2 --profile\n"
      "lathe bench net.onnx --shape input=1,3,224,224 --json\n",
      TAKES_FILE, cli_run_bench, false},
-    {"tune", "measure other ways to compute a model's kernels, and keep the faster ones", "MODEL [options]",
+    {"tune", "measure other ways to compute a model's kernels, and keep the faster ones", "MODEL|FILE.py [options]",
      "Each kernel's plans are measured beside the one that it has untuned, in processes of their own; what is faster by"
      " more than the spread is kept, and the network is measured whole at the end.  Ctrl-C loses nothing: go on with"
-     " --resume.",
-     "YvzyVtsODrcwmxj", NULL,
+     " --resume.  Loop programs (TVMScript, .py) are scheduled by rules whose decisions are searched.",
+     "YvzyVtsnODrcwmxj", NULL,
      "lathe tune net.onnx --shape input=1,3,224,224 --time 5m --db tune.db\n"
      "lathe tune net.onnx --shape input=1,3,224,224 --trials 200 --threads 1 --db tune.db --resume\n"
-     "lathe compile net.onnx --shape input=1,3,224,224 -o net.so --tuned tune.db\n",
+     "lathe compile net.onnx --shape input=1,3,224,224 -o net.so --tuned tune.db\n"
+     "lathe tune examples/matmul.py --trials 20 --db tune.db && lathe build examples/matmul.py -o matmul.so --tuned tune.db\n",
      TAKES_FILE, cli_run_tune, false},
     {"db", "look into databases of tuning, and bring them together", "list|show|export|import|merge|prune DB [FILE …]",
      "list DB: the workloads.  show DB [NAME]: the measurements of workloads with NAME in their names.  export DB: all"

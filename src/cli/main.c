@@ -121,7 +121,7 @@ bool cli_call(LatheContext *context, int *status, const char *name, int n, const
   bool watched = !sigaction(SIGINT, NULL, &before) && before.sa_handler == SIG_DFL && !sigaction(SIGINT, &action, NULL);
   struct sigaction alarm = {.sa_handler = leave};
   sigemptyset(&alarm.sa_mask);
-  bool writes = strstr(name, "export") || strstr(name, "tune_network");
+  bool writes = strstr(name, "export") || strstr(name, "tune_");
   if (watched && !writes && !sigaction(SIGALRM, &alarm, NULL)) may_leave = isatty(2) ? 2 : 1;
   lathe_set_poll(context, is_stopped, NULL);
   int32_t code = lathe_call(context, name, n, args, out);

@@ -87,12 +87,77 @@ int cli_run_lower(LatheContext *context, const Options *o)
   return status;
 }
 
+/* ---- tuning ------------------------------------------------------------------------------------ */
+
+/* Functions for which the database has a faster schedule are replaced by what it makes of them. */
+static bool take_tuned(LatheContext *context, const Options *o, Input *in, int *status)
+{
+  for (int i = 0; o->tuned && i < in->n; i++) {
+    LatheValue trace, schedule, none;
+    LatheValue args[] = {cli_str_value(o->tuned), in->functions[i], in->target};
+    if (!cli_call(context, status, "tuned_trace", 3, args, &trace)) return false;
+    if (trace.tag != LATHE_STR) continue;
+    char *text = strdup(trace.u.s);
+    LatheValue make[] = {in->functions[i], cli_int_value(1)};
+    bool ok = text && cli_call(context, status, "schedule", 2, make, &schedule);
+    LatheValue replay[] = {schedule, cli_str_value(text ? text : "")};
+    ok = ok && cli_call(context, status, "schedule_replay", 2, replay, &none) &&
+         cli_call(context, status, "schedule_func", 1, &schedule, &in->functions[i]);
+    free(text);
+    if (!ok) return false;
+  }
+  return true;
+}
+
+/* Each function gets its part of the time and of the trials. */
+int cli_tune_programs(LatheContext *context, const Options *o, const TuneLimits *limits)
+{
+  int status = 0;
+  Input in = {.n = 0};
+  if (!load(context, o, false, &in, &status)) return status;
+  if (!cli_find_target(context, o, limits->threads, &status, &in.target)) return status;
+  for (int i = 0; i < in.n; i++) {
+    LatheValue out, fields;
+    if (!cli_call(context, &status, "primfunc_fields", 1, &in.functions[i], &fields)) return status;
+    char *name = strdup(fields.u.list[0].u.s);
+    LatheValue args[] = {in.functions[i],
+                         in.target,
+                         cli_str_value(limits->db),
+                         (LatheValue){.tag = LATHE_FLOAT, .u.f = limits->seconds / in.n},
+                         cli_int_value(limits->trials ? (limits->trials + in.n - 1) / in.n : 0),
+                         cli_bool_value(o->resume),
+                         cli_int_value(1),
+                         cli_none_value()};
+    bool ok = name && cli_call(context, &status, "tune_program", 8, args, &out);
+    if (ok) {
+      const LatheValue *r = out.u.list;
+      double before = r[1].u.f;
+      double after = r[2].u.f;
+      if (o->json) {
+        fputs("{\"function\": ", stdout);
+        cli_print_json_text(name);
+        printf(", \"before\": %.9g, \"after\": %.9g, \"trials\": %lld, \"failed\": %lld}\n", before, after,
+               (long long)r[3].u.i, (long long)r[4].u.i);
+      } else if (before > 0)
+        printf("%s: %.1f -> %.1f us, %.2f times as fast, %lld measured (%lld failed): build with --tuned %s\n", name,
+               1e6 * before, 1e6 * after, after > 0 ? before / after : 1, (long long)r[3].u.i, (long long)r[4].u.i,
+               limits->db);
+      else
+        printf("%s: %.1f us with the best so far, %lld measured (%lld failed): build with --tuned %s\n", name,
+               1e6 * after, (long long)r[3].u.i, (long long)r[4].u.i, limits->db);
+    }
+    free(name);
+    if (!ok) return status;
+  }
+  return 0;
+}
+
 int cli_run_build(LatheContext *context, const Options *o)
 {
   int status = 0;
   Input in = {.n = 0};
   if (!o->output) return cli_misuse("say where to write with -o FILE (.so, .o, .s, .ll, .c or .cu)");
-  if (!load(context, o, true, &in, &status)) return status;
+  if (!load(context, o, true, &in, &status) || !take_tuned(context, o, &in, &status)) return status;
   LatheValue store[3];
   LatheValue functions = {.tag = LATHE_LIST, .u.list = in.functions, .n = in.n};
   LatheValue args[] = {functions, in.target, config_list(o, store)};

@@ -154,7 +154,7 @@ static bool read_time(const char *text, double *out)
   return false;
 }
 
-static bool find_target(LatheContext *context, const Options *o, long threads, int *status, LatheValue *out)
+bool cli_find_target(LatheContext *context, const Options *o, long threads, int *status, LatheValue *out)
 {
   LatheValue text = o->target ? cli_str_value(o->target) : cli_none_value();
   if (!cli_call(context, status, "target", 1, &text, out)) return false;
@@ -198,19 +198,17 @@ static void print_summary(const Options *o, const char *db, const LatheValue *r)
            1e3 * before, db);
 }
 
-int cli_run_tune(LatheContext *context, const Options *o)
+static int stopped_here(const char *db, long long n)
+{
+  fprintf(stderr, "%lld measurements are in '%s'; the same command with --resume goes on from there\n", n, db);
+  return EXIT_STOPPED;
+}
+
+static int tune_model(LatheContext *context, const Options *o, const TuneLimits *limits)
 {
   int status = 0;
-  double seconds = 0;
-  long trials = 0;
-  long threads = 0;
-  const char *db = o->db ? o->db : "tune.db";
-  if (o->limit && !read_time(o->limit, &seconds)) return EXIT_USAGE;
-  if (o->trials && !cli_read_number("--trials", o->trials, 1, 100000000, &trials)) return EXIT_USAGE;
-  if (o->threads && !cli_read_number("--threads", o->threads, 1, 1024, &threads)) return EXIT_USAGE;
-  if (!o->limit && !o->trials) seconds = 300;
   LatheValue module, report, target, passes, out;
-  if (!find_target(context, o, threads, &status, &target)) return status;
+  if (!cli_find_target(context, o, limits->threads, &status, &target)) return status;
   if (!cli_make_context(context, o, &status, target, &passes)) return status;
   if (!cli_import_model(context, o, &status, &module, &report)) return status;
   view.json = o->json;
@@ -218,20 +216,26 @@ int cli_run_tune(LatheContext *context, const Options *o)
   LatheValue args[] = {module,
                        target,
                        passes,
-                       cli_str_value(db),
-                       (LatheValue){.tag = LATHE_FLOAT, .u.f = seconds},
-                       cli_int_value(trials),
+                       cli_str_value(limits->db),
+                       (LatheValue){.tag = LATHE_FLOAT, .u.f = limits->seconds},
+                       cli_int_value(limits->trials),
                        cli_bool_value(o->resume),
-                       threads ? cli_int_value(threads) : cli_none_value(),
+                       limits->threads ? cli_int_value(limits->threads) : cli_none_value(),
                        cli_int_value((int64_t)(intptr_t)show)};
-  if (!cli_call(context, &status, "tune_network", 9, args, &out)) {
-    if (status == EXIT_STOPPED)
-      fprintf(stderr, "%lld measurements are in '%s'; the same command with --resume goes on from there\n", view.trials,
-              db);
-    return status;
-  }
-  print_summary(o, db, out.u.list);
+  if (!cli_call(context, &status, "tune_network", 9, args, &out))
+    return status == EXIT_STOPPED ? stopped_here(limits->db, view.trials) : status;
+  print_summary(o, limits->db, out.u.list);
   return 0;
+}
+
+int cli_run_tune(LatheContext *context, const Options *o)
+{
+  TuneLimits limits = {.db = o->db ? o->db : "tune.db"};
+  if (o->limit && !read_time(o->limit, &limits.seconds)) return EXIT_USAGE;
+  if (o->trials && !cli_read_number("--trials", o->trials, 1, 100000000, &limits.trials)) return EXIT_USAGE;
+  if (o->threads && !cli_read_number("--threads", o->threads, 1, 1024, &limits.threads)) return EXIT_USAGE;
+  if (!o->limit && !o->trials) limits.seconds = 300;
+  return cli_ends_with(o->input, ".py") ? cli_tune_programs(context, o, &limits) : tune_model(context, o, &limits);
 }
 
 /* ---- db ------------------------------------------------------------------------------------------------ */

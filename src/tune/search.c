@@ -324,25 +324,43 @@ static void search(Search *s)
   }
 }
 
-/* What seems to win, once more. */
+/* The task whose best promises most and was not measured again; -1: none. */
+static int next_to_confirm(const Search *s, const int *tries)
+{
+  enum { TRIES = 2 };
+  int best = -1;
+  double most = 0;
+  for (int i = 0; i < s->tasks->n; i++) {
+    const Known *k = &s->known[i];
+    if (k->best < 0 || k->confirmed >= 0 || tries[i] >= TRIES) continue;
+    double gain = k->share * (1 - k->ratio[k->best]);
+    if (best >= 0 && gain <= most) continue;
+    best = i;
+    most = gain;
+  }
+  return best;
+}
+
+/* What seems to win, once more; what there is no time for does not count. */
 static void confirm(Search *s)
 {
   static const double LONGER = 3;
   MeasureOptions o = s->measure;
   o.seconds = LONGER * (o.seconds > 0 ? o.seconds : 0.3);
-  for (int i = 0; i < s->tasks->n && !s->stopped; i++) {
+  int *tries = arena_array(s->arena, int, s->tasks->n + 1);
+  while (!s->stopped && !(s->o->seconds > 0 && elapsed(s) > s->o->seconds - 0.5 * s->reserve)) {
+    int i = next_to_confirm(s, tries);
+    if (i < 0) return;
+    Scope scope = scope_begin(s->ctx);
     Known *k = &s->known[i];
-    for (int tries = 0; tries < 2 && k->best >= 0 && !s->stopped; tries++) {
-      Scope scope = scope_begin(s->ctx);
-      s->task = i;
-      s->n = 1;
-      s->pick[0] = k->best;
-      int which = k->best;
-      measure_batch(s, &o); /* which may take it out of those that beat the base */
-      if (k->beats[which]) k->confirmed = which;
-      scope_end(s->ctx, scope);
-      if (k->confirmed >= 0) break;
-    }
+    int which = k->best;
+    tries[i]++;
+    s->task = i;
+    s->n = 1;
+    s->pick[0] = which;
+    measure_batch(s, &o); /* which may take it out of those that beat the base */
+    if (k->beats[which]) k->confirmed = which;
+    scope_end(s->ctx, scope);
   }
 }
 

@@ -138,6 +138,44 @@ def test_what_cannot_be_tuned(tmp_path):
     assert done.returncode == 1 and "is not this machine's CPU" in done.stderr
 
 
+SCRIPT = """
+from tvm.script import tir as T
+
+@T.prim_func
+def product(A: T.Buffer((48, 40), "float32"), B: T.Buffer((40, 64), "float32"), C: T.Buffer((48, 64), "float32")):
+    for i, j, k in T.grid(48, 64, 40):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+@T.prim_func
+def double(A: T.Buffer((1000,), "float32"), B: T.Buffer((1000,), "float32")):
+    for i in range(1000):
+        with T.block("B"):
+            vi = T.axis.remap("S", [i])
+            B[vi] = A[vi] * T.float32(2)
+"""
+
+
+def test_tune_and_build_loop_programs(tmp_path):
+    file, db, out = tmp_path / "k.py", tmp_path / "t.db", tmp_path / "k.so"
+    file.write_text(SCRIPT)
+    said = tune(file, db, "--trials", 8).stdout.splitlines()
+    assert re.match(r"product: [\d.]+ -> [\d.]+ us, [\d.]+ times as fast, 4 measured \(0 failed\): build with --tuned", said[0])
+    assert said[1].startswith("double: ")
+    assert {r["kind"] for r in records(db)} == {"trace"}
+    lathe_run("build", file, "-o", out, "--tuned", db, "--target", lathe_run_target())
+    module = lathe.runtime.load_module(str(out))
+    a, b = (np.random.default_rng(0).random(s).astype("float32") for s in ((48, 40), (40, 64)))
+    c = lathe.nd.empty((48, 64))
+    module["product"](lathe.nd.array(a), lathe.nd.array(b), c)
+    np.testing.assert_allclose(c.numpy(), a @ b, rtol=1e-4)
+    one = lathe_run("tune", file, "--db", db, "--trials", 2, "--function", "double", "--json", "--threads", 1).stdout
+    assert json.loads(one)["function"] == "double"
+
+
 # ---- what a database changes -----------------------------------------------------------------------------------
 
 
