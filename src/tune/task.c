@@ -111,24 +111,6 @@ static TuneTask *task_of(Extract *x, const Node *body, const Node **call)
   return NULL;
 }
 
-static const Impl *impl_of(Arena *arena, const char *plan, const Node *call)
-{
-  return impl_find(arena_strndup(arena, plan, strcspn(plan, "{")), call->u.call.op->name);
-}
-
-/* A call with a constant weight has two names: that under which its layout is chosen, and that which it has when it is
- * lowered, its weight a parameter.  Plans that alter it are candidates under the first, the others under the second. */
-static void keep_possible(Arena *arena, TuneTask *t, const Node *call, bool altered)
-{
-  const Impl *base = impl_of(arena, t->base, call);
-  int n = 0;
-  for (int i = 0; i < t->n; i++) {
-    const Impl *impl = impl_of(arena, t->candidate[i].plan, call);
-    if (impl == base || (impl && (impl->alter != NULL) == altered)) t->candidate[n++] = t->candidate[i];
-  }
-  t->n = n;
-}
-
 /* An application of a primitive function: constants go with it, the rest are the task's inputs. */
 static void extract(Extract *x, const Node *apply)
 {
@@ -146,10 +128,8 @@ static void extract(Extract *x, const Node *apply)
   const Node *body = graph_substitute(x->m, fn_body(f), &known);
   const Node *call;
   TuneTask *t = task_of(x, body, &call);
-  bool altered = t != NULL && fn_nparams(f) > param.n;
-  if (!t) t = task_of(x, fn_body(f), &call);
+  if (!t) t = task_of(x, fn_body(f), &call); /* what is chosen when it is lowered: constants are parameters there */
   if (!t) return;
-  if (fn_nparams(f) > param.n) keep_possible(x->arena, t, call, altered);
   t->what = call_text(x->arena, call);
   t->flops = impl_flops(call);
   t->module = module_new(x->ctx);
