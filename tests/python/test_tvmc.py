@@ -139,7 +139,6 @@ def test_layouts_and_precision():
 def test_what_is_refused(folder, tmp_path):
     model = tvmc.load(folder / "net.onnx")
     for kwargs, said in (
-        ({"tuning_records": "x.json"}, "tuning_records"),
         ({"output_format": "mlf"}, "mlf"),
         ({"no_such": 1}, "no_such"),
     ):
@@ -153,8 +152,12 @@ def test_what_is_refused(folder, tmp_path):
         tvmc.run(package, "cpu", rpc_key="x")
     with pytest.raises(ValueError, match="no input 'nothing'"):
         tvmc.run(package, "cpu", inputs={"data": DATA, "nothing": DATA})
-    with pytest.raises(NotImplementedError, match="tuner"):
-        tvmc.tune(model, "llvm")
+    with pytest.raises(OSError, match="there is no database 'x.json'"):
+        tvmc.compile(model, "c", tuning_records="x.json")
+    with pytest.raises(NotImplementedError, match="hostname"):
+        tvmc.tune(model, "c", hostname="elsewhere")
+    with pytest.raises(NotImplementedError, match="sizes are known"):
+        tvmc.tune(model, "c", trials=1)
     (tmp_path / "m.pb").write_text("")
     with pytest.raises(NotImplementedError, match="ONNX"):
         tvmc.load(tmp_path / "m.pb", "pb")
@@ -241,9 +244,23 @@ def test_the_program(folder, tmp_path):
     assert done.returncode == 0 and "dense" in done.stdout, done.stderr
 
 
+def test_tune(folder, tmp_path):
+    net, records, target = folder / "net.onnx", tmp_path / "records.db", str(tvm.target.Target())
+    shapes = ["--input-shapes", "data:[2,5]"]
+    done = command("tune", net, "--target", target, *shapes, "-o", records, "--trials", "2", cwd=tmp_path)
+    assert done.returncode == 0 and records.exists(), done.stderr
+    prior = str(tmp_path / "more.db")
+    assert tvmc.tune(tvmc.load(net, shape_dict={"data": [2, 5]}), target, prior, str(records), trials=1) == prior
+    assert len(tvm.tuning.Database(prior).entries()) > len(tvm.tuning.Database(records).entries())
+    package = tvmc.compile(tvmc.load(net, shape_dict={"data": [2, 5]}), target, tuning_records=prior)
+    got = tvmc.run(package, inputs={"data": DATA}).outputs["output_0"]
+    tvm.testing.assert_allclose(got, WANT, rtol=1e-5, atol=1e-6)
+
+
 def test_wrong_command_lines(folder, tmp_path):
     for args, code, said in (
-        (["tune", "x.onnx", "--target", "llvm"], 1, "no tuner"),
+        (["tune", "x.onnx", "--target", "llvm"], 2, "--output"),
+        (["tune", "x.onnx", "--target", "llvm", "-o", "t.db"], 1, "no file 'x.onnx'"),
         (["micro", "create-project"], 1, "microcontrollers"),
         (["run", "none.tar"], 1, "none.tar"),
         (["compile", "none.onnx", "--target", "c"], 1, "no file 'none.onnx'"),

@@ -59,13 +59,12 @@ def compile_model(
 ) -> TVMCPackage:
     """Compiles a model into a package: an archive at package_path (default: module.tar in a new temporary folder).
 
-    output_format is "so" (a shared library in the archive) or "tar" (objects).  dump_code names kinds of text
+    tuning_records is what tune gave.  output_format is "so" (a shared library in the archive) or "tar" (objects).  dump_code names kinds of text
     ("relay", "ll", "asm", "c") that are written beside the package."""
     from ... import relay
     from ...ir.transform import PassContext
 
-    refused = {"tuning_records": tuning_records, "dump_offloads": dump_offloads, "workspace_pools": workspace_pools}
-    refused.update(constant_pools=constant_pools, **more)
+    refused = {"dump_offloads": dump_offloads, "workspace_pools": workspace_pools, "constant_pools": constant_pools, **more}
     for name, value in refused.items():
         if value:
             raise error.UnsupportedError(f"tvmc compile: {name} is not supported; leave it out")
@@ -74,10 +73,13 @@ def compile_model(
     if use_vm:
         warnings.warn("tvmc compile: use_vm changes nothing, one executor runs fixed and open shapes", stacklevel=2)
     mod = tvmc_model.mod
+    config = parse_configs(pass_context_configs or [])
+    if tuning_records:
+        config["lathe.tuned.database"] = os.fspath(tuning_records)
     with PassContext(
         opt_level=opt_level,
         disabled_pass=_words(disabled_pass),
-        config=parse_configs(pass_context_configs or []),
+        config=config,
         instruments=instruments,
     ):
         if desired_layout:

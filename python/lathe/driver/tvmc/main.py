@@ -1,4 +1,4 @@
-"""The program: `python -m lathe.driver.tvmc compile|run …` with TVM's options."""
+"""The program: `python -m lathe.driver.tvmc compile|run|tune …` with TVM's options."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import numpy as np
 
 from ... import error
 from ..._ffi import library
+from .autotuner import tune_model
 from .compiler import compile_model
 from .frontends import FORMATS, load_model
 from .model import TVMCPackage
-from .refused import micro, tune
+from .refused import micro
 from .runner import FILL_MODES, run_module, top_results
 
 
@@ -50,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="tvmc",
         description="TVM's driver, by Lathe.",
-        epilog="tune and micro are not supported; 'lathe --help' shows Lathe's own program",
+        epilog="micro is not supported; 'lathe --help' shows Lathe's own program",
     )
     p.add_argument("-v", "--verbose", action="count", default=0, help="show where an error comes from")
     p.add_argument("--version", action="store_true", help="print the version")
@@ -79,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         "--pass-config", action="append", default=[], metavar="KEY=VALUE", help="a setting of the passes (repeat)"
     )
     c.add_argument("--disabled-pass", default="", help="passes to leave out")
-    c.add_argument("--tuning-records", default="", help="not supported")
+    c.add_argument("--tuning-records", default="", help="what 'tune' wrote: kernels that were measured to be faster")
     c.add_argument("--use-vm", action="store_true", help="changes nothing: one executor runs every model")
     r = commands.add_parser("run", help="run a package")
     r.add_argument("PATH", help="the package")
@@ -95,8 +96,23 @@ def _parser() -> argparse.ArgumentParser:
     r.add_argument("--number", metavar="N", type=int, default=1, help="runs of each round")
     r.add_argument("--rpc-tracker", help="not supported")
     r.add_argument("--rpc-key", help="not supported")
-    for name in ("tune", "micro"):
-        commands.add_parser(name, help="not supported", add_help=False)
+    t = commands.add_parser("tune", help="measure other ways to compute a model's kernels")
+    t.add_argument("FILE", help=f"the model ({', '.join(FORMATS)})")
+    t.add_argument("--target", help="as TVM writes it; --target-KIND-NAME VALUE adds options", required=True)
+    t.add_argument("-o", "--output", required=True, help="the records")
+    t.add_argument("--model-format", help="the format, where the file's name does not tell")
+    t.add_argument("--input-shapes", type=parse_shape_string, help='"name:[1,3,224,224] …"')
+    t.add_argument("--tuning-records", help="records of an earlier run, which are not measured again")
+    t.add_argument("--trials", type=int, default=1000, help="measurements at most (default 1000)")
+    t.add_argument("--desired-layout", nargs="+", help="layouts such as NHWC or NHWC:HWIO")
+    t.add_argument("--desired-layout-ops", nargs="+", help="the operators that they are for")
+    for name in ("--early-stopping", "--min-repeat-ms", "--number", "--parallel", "--repeat", "--timeout"):
+        t.add_argument(name, type=int, help="changes nothing: how it is measured is Lathe's own")
+    t.add_argument("--tuner", help="changes nothing")
+    t.add_argument("--enable-autoscheduler", action="store_true", help="changes nothing")
+    t.add_argument("--rpc-tracker", help="not supported")
+    t.add_argument("--rpc-key", help="not supported")
+    commands.add_parser("micro", help="not supported", add_help=False)
     return p
 
 
@@ -126,6 +142,22 @@ def drive_compile(args: argparse.Namespace, target_options: Dict[str, Dict[str, 
         desired_layout_ops=args.desired_layout_ops,
         mixed_precision=args.mixed_precision,
         mixed_precision_calculation_type=args.mixed_precision_calculation_type,
+    )
+
+
+def drive_tune(args: argparse.Namespace, target_options: Dict[str, Dict[str, Any]]) -> None:
+    """tvmc tune."""
+    tune_model(
+        load_model(args.FILE, args.model_format, args.input_shapes),
+        args.target,
+        args.output,
+        args.tuning_records,
+        rpc_key=args.rpc_key,
+        hostname=args.rpc_tracker,
+        trials=args.trials,
+        additional_target_options=target_options,
+        desired_layout=args.desired_layout,
+        desired_layout_ops=args.desired_layout_ops,
     )
 
 
@@ -172,12 +204,14 @@ def main(argv: Optional[List[str]] = None) -> int:
     try:
         if args.version:
             print(library.runtime().lathe_rt_version().decode())
-        elif args.command in ("tune", "micro"):
-            (tune if args.command == "tune" else micro)()
+        elif args.command == "micro":
+            micro()
         elif unknown:
             parser.error(f"there is no option '{unknown[0]}'")
         elif args.command == "compile":
             drive_compile(args, target_options)
+        elif args.command == "tune":
+            drive_tune(args, target_options)
         elif args.command == "run":
             drive_run(args)
         else:

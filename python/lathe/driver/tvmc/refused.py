@@ -7,13 +7,6 @@ from typing import Any
 from ... import error
 
 
-def tune(tvmc_model: Any = None, *_args: Any, **_kwargs: Any) -> Any:
-    """Refused: there is nothing to tune."""
-    raise error.UnsupportedError(
-        "tvmc tune: Lathe chooses schedules by its own model of the machine, there is no tuner; compile without"
-    )
-
-
 def micro(*_args: Any, **_kwargs: Any) -> Any:
     """Refused: there are no projects for microcontrollers."""
     raise error.UnsupportedError(
