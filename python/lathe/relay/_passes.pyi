@@ -11,8 +11,9 @@ __all__ = [
     "FoldConstant", "LiftWeights", "SimplifyExpr", "DynamicToStatic", "DeadCodeElimination",
     "EliminateCommonSubexpr", "ForwardFoldScaleAxis", "BackwardFoldScaleAxis", "FoldScaleAxis", "FuseAttention",
     "CanonicalizeOps", "CanonicalizeCast", "AlterOpLayout", "ConvertLayout", "FuseOps", "DefuseOps", "WrapCalls",
-    "CombineParallelConv2D", "CombineParallelDense", "CombineParallelBatchMatmul", "FastMath", "ReducePrecision",
-    "ToMixedPrecision", "Inline", "RemoveUnusedFunctions", "PlanDevices", "ToANormalForm", "ToGraphNormalForm",
+    "CombineParallelConv2D", "CombineParallelDense", "CombineParallelBatchMatmul", "FastMath", "WidenPrecision",
+    "ReducePrecision", "ToMixedPrecision", "Inline", "RemoveUnusedFunctions", "PlanDevices", "ToANormalForm",
+    "ToGraphNormalForm",
 ]
 
 def InferType() -> Pass:
@@ -95,6 +96,9 @@ def CombineParallelBatchMatmul(min_num_branches: Optional[int] = None) -> Pass:
 
 def FastMath() -> Pass:
     """exp, tanh and erf by short approximations"""
+
+def WidenPrecision() -> Pass:
+    """what sums floats of 16 bits takes operands of float32, so that its kernels are those of float32"""
 
 def ReducePrecision() -> Pass:
     """what lathe.fast_math asks for: products of bfloat16, or float16 arithmetic"""
