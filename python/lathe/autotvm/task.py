@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar, cast
 
 from .. import error
 from ..target import Target, resolve
 from .space import ConfigEntity, ConfigSpace, FallbackConfigEntity
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 TASK_TABLE: Dict[str, Callable[..., Any]] = {}
 _local = threading.local()
 
@@ -96,10 +97,10 @@ def args_to_workload(args: Sequence[Any], task_name: str) -> Tuple[Any, ...]:
     return (task_name, *(plain(a) for a in args))
 
 
-def template(task_name: Any, func: Optional[Callable[..., Any]] = None) -> Any:
+def template(task_name: str, func: Optional[Callable[..., Any]] = None) -> Callable[[_F], _F]:
     """Decorator: a function that makes a schedule and its arguments, and asks get_config() for what it leaves open."""
 
-    def decorate(f: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(f: _F) -> _F:
         @functools.wraps(f)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if kwargs:
@@ -116,9 +117,11 @@ def template(task_name: Any, func: Optional[Callable[..., Any]] = None) -> Any:
         if task_name in TASK_TABLE:
             raise error.ArgumentError(f"there is a template '{task_name}' already")
         TASK_TABLE[task_name] = wrapper
-        return wrapper
+        return cast(_F, wrapper)
 
-    return decorate(func) if func else decorate
+    if func is not None:
+        decorate(func)
+    return decorate
 
 
 # ---- tasks
