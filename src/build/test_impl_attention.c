@@ -68,6 +68,8 @@ static void forms(Fn *f)
       {1, 3, 32, 32, 64, 64, "BHSD", "BHTD", "BHTD", NULL, "BHSD", NULL, false, false},
       {2, 3, 40, 33, 17, 17, "BSHD", "BTHD", "BTHD", "BHST", "BSHD", "B11T", false, false},
       {1, 2, 48, 48, 16, 24, "BSHD", "BTHD", "BTHD", "BHTS", "BSHD", "11TS", false, false},
+      {1, 2, 37, 21, 16, 16, "BSHD", "BTHD", "BTHD", "BHTS", "BSHD", "11TS", false, false},
+      {2, 2, 29, 30, 9, 12, "BHSD", "BHTD", "BHTD", "BHST", "BHSD", "B1ST", false, false},
       {2, 1, 10, 1, 8, 3, "BHSD", "BHTD", "BHTD", NULL, "BHSD", NULL, false, false},
       {1, 4, 13, 19, 16, 16, "BHSD", "BHDT", "BHTD", "BHST", "BSHD", "T", false, false},
       {2, 2, 16, 34, 9, 33, "DBHS", "TBHD", "HBTD", "BHST", "SBHD", "BHST", true, false},

@@ -36,29 +36,20 @@ static int64_t size_of(const Node *call, int argument, char letter)
 typedef struct Shape {
   int bits;
   int64_t queries, keys, size;
-  bool even;   /* the mask varies with the queries: blocks must cover them exactly */
   bool copied; /* the values, for each block (copy_values) */
   double flops, exps;
 } Shape;
 
-static Shape shape_of(const AttentionAttrs *a, int nargs, const Type *const *arg)
+static Shape shape_of(const AttentionAttrs *a, const Type *const *arg)
 {
   const char *s = strchr(a->query_layout, 'S');
   const char *t = strchr(a->key_layout, 'T');
   const char *d = strchr(a->value_layout, 'D');
-  Shape f = {arg[QUERY]->dtype.bits,
-             known(arg[QUERY]->shape[s - a->query_layout]),
-             known(arg[KEY]->shape[t - a->key_layout]),
-             known(arg[VALUE]->shape[d - a->value_layout]),
-             false,
-             a->value_layout[2] != 'T',
-             0,
-             0};
-  if (nargs <= MASK || !f.queries) return f;
-  const char *layout = nn_attention_layout(a, MASK, arg[MASK]->ndim);
-  const char *at = strchr(layout, 'S');
-  f.even = at && !expr_is_int(arg[MASK]->shape[at - layout], 1);
-  return f;
+  return (Shape){.bits = arg[QUERY]->dtype.bits,
+                 .queries = known(arg[QUERY]->shape[s - a->query_layout]),
+                 .keys = known(arg[KEY]->shape[t - a->key_layout]),
+                 .size = known(arg[VALUE]->shape[d - a->value_layout]),
+                 .copied = a->value_layout[2] != 'T'};
 }
 
 /* Share of the peak of a tile of x rows by v vectors over so many rows and columns.  What is left at the end of the
@@ -116,7 +107,7 @@ static void list_plans(const Target *t, const Shape *f, PlanList *list)
     int64_t queries = f->queries ? f->queries : width;
     int64_t blocks = (queries + width - 1) / width;
     if (v > 1 && (4 * f->keys * width * (f->bits / 8) > cache || (!f->queries && width > USUAL))) break;
-    if ((f->even && queries % width) || (double)queries < USED * (double)(blocks * width)) continue;
+    if ((double)queries < USED * (double)(blocks * width)) continue;
     /* the best tile of keys and smaller ones; where their number is not known the last one tests each: it is small */
     int64_t most = tile_best(t, v, 1, 1, k).x;
     if (!f->keys && most > FEW) most = FEW;
@@ -138,7 +129,7 @@ void attention_plans(const ImplCall *of, PlanList *list)
   const Type *arg[4];
   if (ty->dtype.code != DT_FLOAT || ty->dtype.bits < 32 || a->value_layout[3] != 'D' || a->out_layout[3] != 'D') return;
   for (int i = 0; i < call->nargs; i++) arg[i] = call->arg[i]->type;
-  Shape f = shape_of(a, call->nargs, arg);
+  Shape f = shape_of(a, arg);
   f.flops = nn_attention_flops(call, 64);
   int64_t size = size_of(call, QUERY, 'D');
   if (size && f.size) f.exps = f.flops / (double)(2 * (size + f.size));
@@ -244,7 +235,7 @@ void attention_compute(OpCall *c, const Target *t, const void *plan, const Tenso
   const AttentionAttrs *a = c->attrs;
   Rows r = {.c = c};
   r.n = nn_attention_sizes(c, &r.value_size);
-  Shape f = shape_of(a, c->nargs, c->arg);
+  Shape f = shape_of(a, c->arg);
   int64_t queries = f.queries;
   int64_t width = of->queries;
   r.width = expr_i32(m, width);

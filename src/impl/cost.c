@@ -72,6 +72,12 @@ double cost_reads(const Target *t, double vectors, double bytes)
   return SEEN_MEMORY * stream > SEEN_L3 * far ? SEEN_MEMORY * stream : SEEN_L3 * far;
 }
 
+/* Cycles until a line comes that nobody saw coming; fitted on a Neoverse-N1. */
+static const double LINE_L2 = 7;
+static const double LINE_FAR = 12;
+
+double cost_line(const Target *t, double bytes) { return 3 * bytes <= 2 * (double)cost_l2(t) ? LINE_L2 : LINE_FAR; }
+
 int cost_threads(const Target *t, double operations, double bytes)
 {
   double seconds = operations / (UNTUNED * cost_flops(t, 32)) + bytes / cost_bandwidth(t);

@@ -15,8 +15,8 @@
  *
  * Positions are counted row by row.  `across`: over the ends of rows, so that every tile but the last is whole; else a
  * row takes whole tiles, its last one with some positions that nobody wants, but neighbours in a tile are neighbours in
- * memory.  Data is first copied with zeros around it where a tile would reach out of it.  A convolution of one tap over
- * neighbours may read its data where it lies (`packed` false).
+ * memory.  Data is first copied with zeros around it where windows or the last tile of a row would reach out of it.  A
+ * convolution of one tap over neighbours may read its data where it lies (`packed` false).
  *
  * Where the plane's extents are known only at run time all is the same with expressions in their places: whole tiles are
  * computed, and what is there is stored.  Tiles go over the ends of rows only where nobody has to divide by an extent
@@ -71,23 +71,26 @@ static bool is_straight(const ConvShape *s)
 }
 
 /* Elements with zeros around that lie behind the last one which the output wants, in each dimension. */
-static void reach(const Columns *c, bool across, int64_t *after)
+static void reach(const Columns *c, int64_t *after)
 {
   const ConvShape *s = &c->s;
   for (int d = 0; d < s->dims; d++) {
-    int64_t outputs = s->out[d];
-    if (d == s->dims - 1) outputs = c->row;
-    /* the last tile goes on behind the last row of the first dimension */
-    if (across && d == 0) {
-      int64_t each = c->row;
-      for (int k = 1; k < s->dims - 1; k++) each *= s->out[k];
-      if (s->dims > 1) outputs += up(c->tiles * c->width - c->all, each);
-      else outputs = c->tiles * c->width;
-    }
+    int64_t outputs = d == s->dims - 1 ? c->row : s->out[d];
     int64_t last = (outputs - 1) * s->stride[d] + (s->k[d] - 1) * s->dilation[d] + 1;
     int64_t more = last - s->before[d] - s->in[d];
     after[d] = more > 0 ? more : 0;
   }
+}
+
+/* Is data copied with zeros around it? */
+static bool is_padded(const Columns *c, const Im2colPlan *p)
+{
+  int64_t after[3];
+  bool any = false;
+  if (!p->packed || (p->across && is_straight(&c->s))) return false;
+  reach(c, after);
+  for (int d = 0; d < c->s.dims; d++) any |= c->s.before[d] > 0 || after[d] > 0;
+  return any;
 }
 
 /* ---- the model -------------------------------------------------------------------------------------------- */
@@ -97,10 +100,26 @@ static double vector_cycles(const Target *t, const Columns *c, const Im2colPlan 
 {
   static const double STRAIGHT = 1.2;
   static const double PICKED = 1.3; /* for each element */
+  static const double APART = 2.5;  /* of those that lie some elements apart */
   const ConvShape *s = &c->s;
   bool neighbours =
       s->stride[s->dims - 1] == 1 && (!p->across || is_straight(s) || s->out[s->dims - 1] % c->width == 0);
-  return neighbours ? STRAIGHT : PICKED * target_lanes(t, s->bits);
+  double each = s->stride[s->dims - 1] == 1 ? PICKED : APART;
+  return neighbours ? STRAIGHT : each * target_lanes(t, s->bits);
+}
+
+/* Cycles of reading what is copied: each row of a window is in another plane or row of it, a run of neighbours. */
+static double run_cycles(const Target *t, const Columns *c, const Im2colPlan *p, double bytes)
+{
+  const ConvShape *s = &c->s;
+  double row = (double)s->out[s->dims - 1];
+  double width = (double)c->width < row ? (double)c->width : row;
+  double runs = (double)c->tiles * (double)(c->steps / s->k[s->dims - 1]);
+  if (p->across && !is_straight(s)) runs *= 1 + ((double)c->width - width) / row;
+  double lines = width * (double)s->stride[s->dims - 1] * s->bits / 8 / CACHE_LINE;
+  double stream = CACHE_LINE * 1e9 * t->core.ghz / cost_stream(t);
+  double next = bytes > (double)cost_l2(t) ? stream : 0;
+  return runs * (cost_line(t, bytes) + lines * next);
 }
 
 /* Share of the peak of a register tile whose operands are in the first-level cache: multiply-adds, or the loads, or a
@@ -141,7 +160,10 @@ static double im2col_seconds(const Target *t, const Columns *c, const Im2colPlan
   double flops = 2 * n * groups * (double)(c->blocks * p->channels) * (double)(c->tiles * c->width) * (double)c->steps;
   double products = flops / (cost_flops(t, s->bits) * share) * ((double)c->steps + ENDS) / (double)c->steps;
   double panel = n * groups * (double)(c->tiles * c->width) * (double)c->steps;
-  double copied = p->packed ? panel / lanes * vector_cycles(t, c, p) * cycle : 0;
+  double data = n * (double)s->c * bytes;
+  for (int d = 0; d < s->dims; d++) data *= (double)s->in[d];
+  double copied = panel / lanes * vector_cycles(t, c, p) + n * groups * run_cycles(t, c, p, data);
+  copied *= p->packed ? cycle : 0;
   /* What a register tile reads, the panel and a block of the weight.  Bands of several tiles: a panel is read again
    * when the band's others have passed, the block of the weight stays.  Of one: the panel stays, the weight passes. */
   double tile = (double)c->steps * (double)c->width * bytes;
@@ -153,8 +175,7 @@ static double im2col_seconds(const Target *t, const Columns *c, const Im2colPlan
   double read = cost_reads(t, meetings * (double)p->vectors, one ? tile + block : tile * (double)p->band + block) +
                 cost_reads(t, meetings * (double)p->channels / lanes, one ? tile + weight : tile + block);
   if (!p->packed) read += APART * meetings * (double)p->vectors * cycle;
-  double padded = is_straight(s) ? 0 : 1.5 * n * (double)s->c * bytes / cost_cache(t);
-  for (int d = 0; d < s->dims && padded > 0; d++) padded *= (double)s->in[d];
+  double padded = is_padded(c, p) ? 1.5 * data / cost_cache(t) : 0;
   double pieces = (s->open ? 1 : n * groups) * (p->together ? (double)c->blocks : shares_bands(c, p) ? bands : 1);
   int threads = cost_threads(t, flops, 0);
   double total = products + read + copied + padded;
@@ -333,7 +354,7 @@ static const Tensor *pad_data(OpCall *call, const Columns *c, bool across, int64
   int64_t before[MAX_RANK] = {0};
   int64_t after[MAX_RANK] = {0};
   for (int d = 0; d < s->dims; d++) before[2 + d] = s->before[d];
-  reach(c, across, after + 2);
+  reach(c, after + 2);
   return nn_pad_constant(call->m, data, before, after, expr_const(call->m, data->buffer->dtype, 0), "padded");
 }
 
@@ -364,6 +385,9 @@ static const Tensor *pack_panels(OpCall *call, const Columns *c, const Extents *
   shape[k] = e->tiles, shape[k + 1] = expr_i32(m, c->steps), shape[k + 2] = expr_i32(m, c->width);
   Stage s = nn_stage(m, k + 3, shape, NULL);
   const Expr *at = expr_add(m, expr_mul(m, s.at[k], shape[k + 2]), s.at[k + 2]);
+  /* behind the last position, which the last tile may reach, nobody wants anything: the last one again */
+  if (across && !c->s.open && !reads_in_place(c, across) && c->all % c->width)
+    at = expr_min(m, at, expr_i32(m, c->all - 1));
   const Expr *value = read_data(&s, c, e, data, s.at[1], s.at + 2, s.at[k + 1], at);
   if (reads_in_place(c, across) && (c->s.open || c->all % c->width))
     value = nn_if(m, expr_lt(m, at, e->all), value, expr_const(m, value->dtype, 0));

@@ -144,6 +144,8 @@ double cost_copy(const Target *, double bytes, double waiting);
 /* Seconds that reading so many vectors adds to the arithmetic beside it, where so many bytes pass before one is read
  * again. */
 double cost_reads(const Target *, double vectors, double bytes);
+/* Cycles for a line apart from the last one, of so many bytes that pass before one is read again. */
+double cost_line(const Target *, double bytes);
 /* How many threads are worth waking for so much work. */
 int cost_threads(const Target *, double operations, double bytes);
 /* Share of the threads' time that so many equal pieces fill. */
