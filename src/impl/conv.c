@@ -103,35 +103,39 @@ static double moved_bytes(const Target *t, const ConvShape *s, const ConvPlan *p
          ((data / bands <= cache ? data : data * times) + (weight <= cache ? weight : weight * bands));
 }
 
-/* Cycles of reading plain data, in which every step of the sum is in another plane: lines of which nobody sees coming
- * which is next.  Those of a tile stay in the first-level cache for the tile beside it where there are few; a band's
- * stay in the second-level cache for the next blocks of channels. */
-static double apart_cycles(const Target *t, const ConvShape *s, const ConvPlan *p)
+/* Seconds of reading data, of which a tile's stays in the first-level cache for the tile beside it where it is little,
+ * and a band's in the second-level cache for the next blocks of channels.  In plain data every step of the sum is in
+ * another plane: nobody sees coming which line is next. */
+static double data_seconds(const Target *t, const ConvShape *s, const ConvPlan *p)
 {
   int last = s->dims - 1;
-  double bytes = s->bits / 8.0;
+  double wide = (double)(p->data_block ? p->data_block : 1) * s->bits / 8; /* bytes of a position */
+  double planes = (double)s->ig / (double)(p->data_block ? p->data_block : 1) * (s->dims > 2 ? (double)s->k[0] : 1);
   int64_t rows = s->dims > 1 ? s->out[last - 1] : 1;
   int64_t depth = s->dims > 2 ? s->out[0] : 1;
-  double planes = (double)s->ig * (s->dims > 2 ? (double)s->k[0] : 1);
   int64_t ky = s->dims > 1 ? s->k[last - 1] : 1;
   int64_t sy = s->dims > 1 ? s->stride[last - 1] : 1;
   int64_t high = s->dims > 1 ? (p->y - 1) * sy + (ky - 1) * s->dilation[last - 1] + 1 : 1;
   double read = planes * (double)(high < p->y * ky ? high : p->y * ky); /* rows of a tile */
-  double row = (double)s->in[last] * bytes;
-  double span = (double)((p->x - 1) * s->stride[last] + (s->k[last] - 1) * s->dilation[last] + 1) * bytes;
+  double row = (double)s->in[last] * wide;
+  double span = (double)((p->x - 1) * s->stride[last] + (s->k[last] - 1) * s->dilation[last] + 1) * wide;
   double whole = (span < row ? span : row) / CACHE_LINE + 1;
-  double fresh = (double)(p->x * s->stride[last]) * bytes / CACHE_LINE;
+  double fresh = (double)(p->x * s->stride[last]) * wide / CACHE_LINE;
   double own = (double)own_channels(s, p->out_block);
   double weight = weight_bytes(s) / (double)s->o * own * (double)p->o;
-  bool stays = read * whole * CACHE_LINE + weight <= 0.75 * (double)cost_l1(t);
-  double lines = read * (stays && fresh < whole ? fresh : whole);
+  enum { PAGES = 48 }; /* whose places a core has at hand; planes are in pages of their own (Neoverse-N1) */
+  bool stays = read * whole * CACHE_LINE + weight <= 0.75 * (double)cost_l1(t) && (p->data_block || read <= PAGES);
+  double lines = stays && fresh < whole ? fresh : whole;
   double tiles = (s->n ? (double)s->n : 1) * (double)(depth * ((rows + p->y - 1) / p->y)) *
                  (double)((s->out[last] + p->x - 1) / p->x) * (double)s->groups;
   double times = (double)s->og / (own * (double)p->o);
-  double band = (double)s->ig * (double)((p->band - 1) * sy + ky) * row;
+  double band = planes * (double)((p->band - 1) * sy + ky) * row;
+  if (p->data_block) return cost_reads(t, tiles * read * lines * times * CACHE_LINE / (t->vector_bits / 8.0), band);
   double all = (double)s->c * (s->n ? (double)s->n : 1) * row;
   for (int d = 0; d < last; d++) all *= (double)s->in[d];
-  return tiles * lines * (cost_line(t, all) + (times - 1) * cost_line(t, band));
+  double share = lines < 1 ? lines : 1; /* of the tiles that come to another line */
+  double runs = cost_run(t, lines, all) + (times - 1) * cost_run(t, lines, band);
+  return tiles * read * share * runs / (1e9 * t->core.ghz);
 }
 
 double conv_tile_seconds(const Target *t, int bits, double flops, double steps, double share)
@@ -159,7 +163,7 @@ static double conv_seconds(const Target *t, const ConvShape *s, const ConvPlan *
   double products = conv_tile_seconds(t, s->bits, flops, steps, share) /
                     (s->word == 2 ? cost_words(t, s->word) : 1); /* fours are made for 2 x 2 blocks (panels.c) */
   double moved = moved_bytes(t, s, p) - (double)(rows * s->out[s->dims - 1] * s->c) * s->bits / 8;
-  if (!p->data_block) products += apart_cycles(t, s, p) / (1e9 * t->core.ghz);
+  products += data_seconds(t, s, p);
   int threads = cost_threads(t, flops, 0);
   double parts = outputs / (double)(p->band * s->out[s->dims - 1]) * (double)s->o / (double)(own * p->o);
   bool whole = s->dims > 1 ? rows % p->y == 0 : s->out[0] % p->x == 0;

@@ -72,11 +72,20 @@ double cost_reads(const Target *t, double vectors, double bytes)
   return SEEN_MEMORY * stream > SEEN_L3 * far ? SEEN_MEMORY * stream : SEEN_L3 * far;
 }
 
-/* Cycles until a line comes that nobody saw coming; fitted on a Neoverse-N1. */
-static const double LINE_L2 = 7;
-static const double LINE_FAR = 12;
+/* Cycles until a line comes that nobody saw coming, and for each that follows it; fitted on a Neoverse-N1. */
+static const double FIRST_L2 = 8;
+static const double FIRST_L3 = 16;
+static const double FIRST_MEMORY = 60;
+static const double NEXT_L2 = 3;
+static const double NEXT_L3 = 6;
 
-double cost_line(const Target *t, double bytes) { return 3 * bytes <= 2 * (double)cost_l2(t) ? LINE_L2 : LINE_FAR; }
+double cost_run(const Target *t, double lines, double bytes)
+{
+  double next = lines > 1 ? lines - 1 : 0;
+  if (3 * bytes <= 2 * (double)cost_l2(t)) return FIRST_L2 + NEXT_L2 * next;
+  if (10 * bytes <= 9 * (double)t->l3_bytes) return FIRST_L3 + NEXT_L3 * next;
+  return FIRST_MEMORY + CACHE_LINE * 1e9 * t->core.ghz / cost_stream(t) * next;
+}
 
 int cost_threads(const Target *t, double operations, double bytes)
 {

@@ -738,7 +738,7 @@ static void gather_lanes(ImplGroup *g, BlockRV block, int64_t width, int64_t lan
   int n = sched_get_loops(g->s, block, g->arena, &loop);
   LoopRV last = loop[n - 1];
   sched_decompose_reduction(g->s, block, last);
-  if (twice) sched_unroll(g->s, last);
+  if (twice || width <= 2 * FEW) sched_unroll(g->s, last);
 }
 
 /* One partial result for each lane, put together at the end. */
@@ -840,12 +840,49 @@ typedef struct BlockTry {
   bool parallel;
 } BlockTry;
 
+/* A remainder of a block's own variable by a constant, of which the variable has several. */
+typedef struct Remainder {
+  const Block *b;
+  const BlockIter *of;
+  int64_t by;
+} Remainder;
+
+static void note_remainder(void *env, const Expr *e)
+{
+  enum { LEAST = 4 }; /* a run of neighbours worth a loop of its own */
+  Remainder *r = env;
+  if (r->of || e->kind != E_FLOORMOD || e->arg[1]->kind != E_INT || e->arg[1]->u.i < LEAST) return;
+  for (int i = 0; i < r->b->niter; i++)
+    if (e->arg[0] == var_expr(r->b->iter[i].var) && r->b->iter[i].value->kind == E_VAR) {
+      r->of = &r->b->iter[i];
+      r->by = e->arg[1]->u.i;
+    }
+}
+
+/* What is read again and again (tile) is a loop of its own, in which neighbours are read one after the other. */
+static bool split_repeated(ImplGroup *g, const Nest *n, int depth)
+{
+  Remainder r = {.b = n->block};
+  if (n->reduction || n->n + 1 >= NEST_LOOPS) return false;
+  expr_visit(g->ctx, n->block->body->u.store.value, note_remainder, &r);
+  if (!r.of) return false;
+  for (int i = depth; i < n->n; i++) {
+    const NestLoop *l = &n->loop[i];
+    LoopRV inner;
+    if (r.of->value != var_expr(l->stmt->u.loop.var) || !l->extent || l->extent % r.by || l->extent == r.by) continue;
+    generic_split_by(g, l->rv, r.by, &inner);
+    return true;
+  }
+  return false;
+}
+
 static void block_body(Ctx *ctx, void *arg)
 {
   (void)ctx;
   BlockTry *t = arg;
   Nest *n = arena_new_of(t->g->arena, Nest);
   nest_read(t->g, t->block, n);
+  while (n->plain && split_repeated(t->g, n, t->depth)) nest_read(t->g, t->block, n);
   if (!n->plain || n->n <= t->depth || has_empty_loop(n)) return;
   if (n->reduction) schedule_reduction(t->g, n, t->depth, t->parallel);
   else schedule_injective(t->g, n, t->depth, t->parallel);

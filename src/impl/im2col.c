@@ -100,11 +100,11 @@ static double vector_cycles(const Target *t, const Columns *c, const Im2colPlan 
 {
   static const double STRAIGHT = 1.2;
   static const double PICKED = 1.3; /* for each element */
-  static const double APART = 2.5;  /* of those that lie some elements apart */
+  static const double APART = 3;    /* of those that lie apart in rows that end anywhere */
   const ConvShape *s = &c->s;
   bool neighbours =
       s->stride[s->dims - 1] == 1 && (!p->across || is_straight(s) || s->out[s->dims - 1] % c->width == 0);
-  double each = s->stride[s->dims - 1] == 1 ? PICKED : APART;
+  double each = p->across && s->stride[s->dims - 1] > 1 ? APART : PICKED;
   return neighbours ? STRAIGHT : each * target_lanes(t, s->bits);
 }
 
@@ -117,23 +117,7 @@ static double run_cycles(const Target *t, const Columns *c, const Im2colPlan *p,
   double runs = (double)c->tiles * (double)(c->steps / s->k[s->dims - 1]);
   if (p->across && !is_straight(s)) runs *= 1 + ((double)c->width - width) / row;
   double lines = width * (double)s->stride[s->dims - 1] * s->bits / 8 / CACHE_LINE;
-  double stream = CACHE_LINE * 1e9 * t->core.ghz / cost_stream(t);
-  double next = bytes > (double)cost_l2(t) ? stream : 0;
-  return runs * (cost_line(t, bytes) + lines * next);
-}
-
-/* Share of the peak of a register tile whose operands are in the first-level cache: multiply-adds, or the loads, or a
- * sum that waits for its last step; and what the loads take beside that.  Fitted on a Neoverse-N1. */
-static double tile_share(const Target *t, const ConvShape *s, const Im2colPlan *p)
-{
-  static const double STEP = 0.1;
-  static const double LOAD = 0.1; /* cycles that do not overlap */
-  double sums = (double)(p->channels * p->vectors) / cost_pipes(t);
-  double loads = (double)p->vectors + (double)p->channels / (t->broadcast_load ? 1 : target_lanes(t, s->bits));
-  double cycles = sums;
-  if (cost_chain(t) > cycles) cycles = cost_chain(t);
-  if (loads / cost_loads(t) > cycles) cycles = loads / cost_loads(t);
-  return sums / (cycles + STEP + LOAD * loads);
+  return runs * cost_run(t, lines + 1, bytes);
 }
 
 /* Do threads share bands beside images and groups?  A last tile that is not whole is told from the others only while
@@ -156,7 +140,7 @@ static double im2col_seconds(const Target *t, const Columns *c, const Im2colPlan
   double lanes = target_lanes(t, s->bits);
   double groups = (double)s->groups;
   double cycle = 1 / (1e9 * t->core.ghz);
-  double share = tile_share(t, s, p);
+  double share = tile_packed_speed(t, s->bits, p->channels, p->vectors);
   double flops = 2 * n * groups * (double)(c->blocks * p->channels) * (double)(c->tiles * c->width) * (double)c->steps;
   double products = flops / (cost_flops(t, s->bits) * share) * ((double)c->steps + ENDS) / (double)c->steps;
   double panel = n * groups * (double)(c->tiles * c->width) * (double)c->steps;

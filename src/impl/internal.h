@@ -144,8 +144,8 @@ double cost_copy(const Target *, double bytes, double waiting);
 /* Seconds that reading so many vectors adds to the arithmetic beside it, where so many bytes pass before one is read
  * again. */
 double cost_reads(const Target *, double vectors, double bytes);
-/* Cycles for a line apart from the last one, of so many bytes that pass before one is read again. */
-double cost_line(const Target *, double bytes);
+/* Cycles for a run of lines apart from the last one, of so many bytes that pass before it is read again. */
+double cost_run(const Target *, double lines, double bytes);
 /* How many threads are worth waking for so much work. */
 int cost_threads(const Target *, double operations, double bytes);
 /* Share of the threads' time that so many equal pieces fill. */
@@ -165,6 +165,9 @@ typedef struct Tile {
   int64_t o, y, x; /* blocks of vectors, rows, columns of positions */
 } Tile;
 double tile_speed(const Target *, int64_t vectors, int64_t oy, int64_t ox, Tile);
+/* The same of a tile of so many elements, whose steps lie side by side in a panel, by so many vectors, all of which
+ * come from the first-level cache: what they take from elsewhere is cost_reads'. */
+double tile_packed_speed(const Target *, int bits, int64_t elements, int64_t vectors);
 /* The `most` fastest tiles (TILE_LIST at most), the fastest first; how many. */
 enum { TILE_LIST = 16 };
 int tile_list(const Target *, int bits, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox, int most, Tile *);

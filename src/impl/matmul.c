@@ -339,13 +339,14 @@ static int64_t most_vectors(const Target *t, const Product *p)
   return p->m && p->m < 4 ? t->vector_registers / 2 / p->m : 6;
 }
 
-/* Few rows of a: b is read once, as memory gives it; as one tile of all columns does where they are few. */
+/* Few rows of a: b is read once, as memory gives it; as one tile of all columns does where they are few, and as need
+ * not be where a cache has b. */
 static void add_straight(PlanList *list, const Target *t, const Product *p)
 {
   enum { MOST_ROWS = 6 };
   int64_t lanes = target_lanes(t, p->bits);
   if (!p->m || p->m > MOST_ROWS || p->tb || p->ta || !p->n || p->k < 8) return;
-  if (p->n <= most_vectors(t, p) * lanes) return;
+  if (p->n <= most_vectors(t, p) * lanes || p->k * p->n * p->bytes <= cost_l2(t) / 2) return;
   for (int64_t v = 1; v <= 2; v++)
     for (int64_t steps = 4; steps <= 8; steps *= 2) {
       MatmulPlan plan = {.width = v * lanes, .rows = p->m, .steps = steps, .rounds = 1, .straight = true};

@@ -58,7 +58,7 @@ static double panels_seconds(const Target *t, const ConvShape *s, const PanelsPl
   double blocks = (double)(s->o / p->out_block);
   double done = n * tiles * (double)p->positions;
   double flops = 2 * done * (double)s->o * steps_of(s) * s->word;
-  double share = tile_speed(t, vectors, 1, p->positions, (Tile){1, 1, p->positions});
+  double share = tile_packed_speed(t, 32, p->positions, vectors);
   double products = conv_tile_seconds(t, 32, flops, steps_of(s), share) / (s->word > 1 ? cost_words(t, s->word) : 1);
   double copied = done * steps_of(s) / (double)lanes * copy_cycles(s) / (1e9 * t->core.ghz);
   double tile = steps_of(s) * (double)p->positions * 4;

@@ -45,6 +45,20 @@ double tile_speed(const Target *t, int64_t vectors, int64_t oy, int64_t ox, Tile
   return (double)(k.o * oy * ox * vectors) / cost_pipes(t) / cycles * (rx ? 0.97 : 1) * (ry ? 0.97 : 1);
 }
 
+/* Multiply-adds, or the loads, or a sum that waits for its last step; and what the loads take beside that.  Fitted on a
+ * Neoverse-N1. */
+double tile_packed_speed(const Target *t, int bits, int64_t elements, int64_t vectors)
+{
+  static const double STEP = 0.1;
+  static const double LOAD = 0.1; /* cycles that do not overlap */
+  double sums = (double)(elements * vectors) / cost_pipes(t);
+  double loads = (double)vectors + (double)elements / (t->broadcast_load ? 1 : target_lanes(t, bits));
+  double cycles = sums;
+  if (cost_chain(t) > cycles) cycles = cost_chain(t);
+  if (loads / cost_loads(t) > cycles) cycles = loads / cost_loads(t);
+  return sums / (cycles + STEP + LOAD * loads);
+}
+
 int tile_list(const Target *t, int bits, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox, int most, Tile *out)
 {
   Target fewer = *t;
