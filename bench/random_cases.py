@@ -1,4 +1,4 @@
-"""Small models of random sizes, for bench/shapes.py.
+"""Small models of random sizes, for bench/shapes.py and bench/regret.py.
 
 A case is one operator (with bias and ReLU where networks have them; attention is a few nodes) whose sizes are
 drawn log-uniformly and rounded to nothing.  draw(seed, kind, number) always gives the same case: each

@@ -394,6 +394,9 @@ static void elementwise(Fn *f)
              0, 0);
     fresh(f);
     x = fn_param(f, DT_F32, 4, s);
+    fn_check(f, text("tile %zu", i), CALL(f, "tile", fn_attrs(f, "tile", "reps", "[1, 2, 1, 3]", NULL), x), 0, 0);
+    fresh(f);
+    x = fn_param(f, DT_F32, 4, s);
     fn_check(f, text("cast %zu", i),
              CALL(f, "cast", fn_attrs(f, "cast", "dtype", "\"int8\"", NULL), CALL(f, "multiply", NULL, x, x)), 0, 0);
   }
