@@ -3,11 +3,11 @@
 
     bench/regret.py [--kinds conv,product:30,grouped] [--count 20] [--seed 1] [--plans 16] [--only conv:17] [--verbose]
                     [--target "llvm -mcpu=native -num-cores=1"] [--json FILE] [--check]
-    bench/regret.py … --compile-only DIR --target "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -num-cores=1"   here
-    bench/regret.py --run DIR [--runtime liblathe_rt.so]                                                              there
+    bench/regret.py … --compile-only DIR --target "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512"     here
+    bench/regret.py --run DIR [--runtime liblathe_rt.so]                                                    there
 
-The cases are those of bench/shapes.py.  Of a case's plans are measured: the one that was chosen, the best predicted one of
-each implementation, those of the least predicted time, and others at random, --plans altogether.  All run in turn in
+The cases are those of bench/shapes.py.  Of a case's plans are measured: the one that was chosen, the best predicted one
+of each implementation, those of the least predicted time, and others at random, --plans altogether.  All run in turn in
 one process at one thread; a time is the least processor time of a call.  Regret is the chosen plan's time over the
 best one's, less one.  Every plan's output is compared with the chosen one's.
 
@@ -102,7 +102,8 @@ def measure(row, runners, outputs, feeds):
 
 def row_of(case, workload, plans, chosen):
     listed = [{"plan": p.text, "impl": p.impl, "predicted": p.predicted} for p in chosen]
-    return {"case": case.name, "kind": case.kind, "label": case.label, "workload": workload, "of": len(plans), "plans": listed}
+    row = {"case": case.name, "kind": case.kind, "label": case.label, "workload": workload}
+    return {**row, "of": len(plans), "plans": listed}
 
 
 def coarse(model):
@@ -116,7 +117,7 @@ def coarse(model):
 
 
 def compiled(case, args, folder):
-    """The case's row and {plan's number: library}; plans that do not compile are an error: all that are listed should."""
+    """The case's row and {plan's number: library}; a plan that does not compile is an error: what is listed should."""
     import onnx
 
     if args.compile_only:
@@ -151,7 +152,8 @@ def write_case(case, args, folder):
     np.savez(args.compile_only / f"{name}.npz", **case.feeds)
     for i, library in libraries.items():
         library.export_library(str(folder / "plan.so"))
-        with open(folder / "plan.so", "rb") as f, lzma.open(args.compile_only / f"{name}-{i}.so.xz", "wb", preset=1) as g:
+        packed = args.compile_only / f"{name}-{i}.so.xz"
+        with open(folder / "plan.so", "rb") as f, lzma.open(packed, "wb", preset=1) as g:
             shutil.copyfileobj(f, g, 1 << 20)
     return row
 
@@ -193,7 +195,8 @@ def percentile(values, share):
 def report_row(row, verbose, out):
     same = row["best"] == row["chosen"]
     times = [p["seconds"] for p in row["plans"]]
-    cells = (row["case"], row["label"], f"{len(times)} of {row['of']}", f"{times[0] * 1e6:.1f}", f"{min(times) * 1e6:.1f}")
+    cells = [row["case"], row["label"], f"{len(times)} of {row['of']}"]
+    cells += [f"{x * 1e6:.1f}" for x in (times[0], min(times))]
     first = row["plans"][0]["predicted"]
     told = f"{times[0] / first:.2f}" if first else ""
     print(peers.table_row(*cells, f"{row['regret']:.1%}", told, row["chosen"], "" if same else row["best"]), file=out)
@@ -217,15 +220,17 @@ def report(rows, out):
         spread = f"{percentile(told, 0.05):.2f} to {percentile(told, 0.95):.2f}"
         figures = [f"{x:.1%}" for x in (statistics.median(regrets), percentile(regrets, 0.95), max(regrets))]
         print(peers.table_row(kind, len(some), *figures, spread), file=out)
-    print(f"\n{peers.table_head('implementation', 'chosen', 'best', 'lost to', 'measured / predicted, median')}", file=out)
+    head = ("implementation", "chosen", "best", "lost to", "measured / predicted, median")
+    print(f"\n{peers.table_head(*head)}", file=out)
     impls = sorted({p["impl"] for r in rows for p in r["plans"]})
     for impl in impls:
         chosen = [r for r in rows if r["plans"][0]["impl"] == impl]
         best = [r for r in rows if r["best"].startswith(impl + "{") or r["best"] == impl]
         lost = collections.Counter(re.split(r"[{ ]", r["best"])[0] for r in chosen if r["regret"] > ASKED_MEDIAN)
-        told = [p["seconds"] / p["predicted"] for r in rows for p in r["plans"] if p["impl"] == impl and p["predicted"] > 0]
+        own = [p for r in rows for p in r["plans"] if p["impl"] == impl and p["predicted"] > 0]
+        told = f"{statistics.median(p['seconds'] / p['predicted'] for p in own):.2f}" if own else ""
         words = ", ".join(f"{name} {n}" for name, n in lost.most_common())
-        print(peers.table_row(impl, len(chosen), len(best), words, f"{statistics.median(told):.2f}" if told else ""), file=out)
+        print(peers.table_row(impl, len(chosen), len(best), words, told), file=out)
     for r in rows:
         for text in r["wrong"]:
             print(f"wrong: {r['case']} {r['label']}: {text}", file=out)
@@ -265,18 +270,18 @@ def measured_rows(todo, one, verbose, out):
 
 def arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--kinds", default="conv,product", help="comma list, each as KIND or KIND:COUNT (default conv,product)")
+    parser.add_argument("--kinds", default="conv,product", help="comma list of KIND or KIND:COUNT")
     parser.add_argument("--count", type=int, default=20, help="cases of each kind (default 20)")
-    parser.add_argument("--only", default="", metavar="KIND:NUMBER", help="these cases alone, as they were printed; needs --seed")
+    parser.add_argument("--only", default="", metavar="KIND:NUMBER", help="these cases alone, as printed; needs --seed")
     parser.add_argument("--seed", type=int, help="default: a fresh one, printed")
     parser.add_argument("--plans", type=int, default=16, help="plans of a case that are measured (default 16)")
     parser.add_argument("--target", default=OWN, help=f"default {OWN}")
-    parser.add_argument("--compile-only", type=pathlib.Path, metavar="DIR", help="compile into this folder, run nothing")
+    parser.add_argument("--compile-only", type=pathlib.Path, metavar="DIR", help="compile into it, run nothing")
     parser.add_argument("--run", type=pathlib.Path, metavar="DIR", help="measure what --compile-only wrote")
-    parser.add_argument("--runtime", type=pathlib.Path, help="liblathe_rt.so for this machine (default: in --run's folder)")
+    parser.add_argument("--runtime", type=pathlib.Path, help="liblathe_rt.so (default: in --run's folder)")
     parser.add_argument("--verbose", action="store_true", help="the times of all plans that were measured")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write all figures there")
-    parser.add_argument("--check", action="store_true", help="exit with status 1 when a figure that is asked for is missed")
+    parser.add_argument("--check", action="store_true", help="exit with status 1 when a figure is missed")
     args = parser.parse_args(argv)
     if args.only and args.seed is None:
         parser.error("--only needs the --seed that was printed with the case")

@@ -120,6 +120,22 @@ static double run_cycles(const Target *t, const Columns *c, const Im2colPlan *p,
   return runs * cost_run(t, lines + 1, bytes);
 }
 
+/* Cycles of storing, a band's positions of each channel one after the other, that the arithmetic does not hide.  Of more
+ * than a few planes written in turn a core does not see coming which line is next (Neoverse-N1). */
+static double store_cycles(const Target *t, const Columns *c, const Im2colPlan *p)
+{
+  enum { STREAMS = 4 };
+  static const double SEEN = 0.5;
+  const ConvShape *s = &c->s;
+  double planes = (s->n ? (double)s->n : 1) * (double)s->o;
+  double plane = (double)(c->rows * s->out[s->dims - 1]) * s->bits / 8;
+  if (3 * planes * plane <= 2 * (double)cost_l2(t)) return 0;
+  int64_t tiles = p->channels <= STREAMS ? p->band : 1;
+  double run = (double)(tiles * c->width) * s->bits / 8;
+  double runs = __builtin_ceil((double)c->tiles / (double)tiles);
+  return SEEN * planes * runs * cost_run(t, (run < plane ? run : plane) / CACHE_LINE + 1, planes * plane);
+}
+
 /* Do threads share bands beside images and groups?  A last tile that is not whole is told from the others only while
  * the loop over them stands alone. */
 static bool shares_bands(const Columns *c, const Im2colPlan *p)
@@ -162,7 +178,7 @@ static double im2col_seconds(const Target *t, const Columns *c, const Im2colPlan
   double padded = is_padded(c, p) ? 1.5 * data / cost_cache(t) : 0;
   double pieces = (s->open ? 1 : n * groups) * (p->together ? (double)c->blocks : shares_bands(c, p) ? bands : 1);
   int threads = cost_threads(t, flops, 0);
-  double total = products + read + copied + padded;
+  double total = products + read + copied + padded + store_cycles(t, c, p) * cycle;
   return total / threads / cost_busy(pieces, threads);
 }
 

@@ -214,9 +214,9 @@ static double matmul_seconds(const Target *t, const Product *p, const MatmulPlan
                                         (apart == CACHE_LINE * __builtin_floor(apart / CACHE_LINE) ? 0 : 0.7));
     double from = all_b * (p->own_b ? s.batch : 1) > (double)cost_l2(t) * 0.8 ? LINE_MEMORY : all_b > l1 ? LINE_L2 : 0;
     double again = lines * CACHE_LINE > l1 ? (all_b > l2 ? LINE_MEMORY / 2 : LINE_L2) : 0;
-    /* one panel has all of a row: the next one follows it */
+    /* one panel has all of a row: the next one follows it; each band goes over all panels */
     double first = s.panels > 1 ? s.panels * lines * from : all_b * (from == LINE_MEMORY ? memory : 1 / path);
-    far += first + s.panels * lines * (s.tiles - 1) * again;
+    far += bands * first + s.panels * lines * (s.tiles - bands) * again;
   } else {
     double again = panel + strip > l1 ? (panel > l2 ? memory : 1 / path) : 0;
     double first = all_b > l2 ? memory : 1 / path;
