@@ -102,6 +102,18 @@ static double limit_gbytes(const Limits *l, double bytes)
   return l->gbytes[i];
 }
 
+/* Seconds that the compiler predicted for a kernel when it chose its plan, on all of the target's cores; 0: there was
+ * nothing to choose. */
+static double predicted_seconds(const LatheRtModel *model, const char *kernel)
+{
+  const char *name, *plan;
+  for (int32_t i = 0; (name = lathe_rt_model_kernel(model, i, &plan)); i++) {
+    const char *seconds = strcmp(name, kernel) == 0 ? strchr(plan, '\t') : NULL;
+    if (seconds) return strtod(seconds + 1, NULL);
+  }
+  return 0;
+}
+
 static void print_node(const Profile *p, int i, double total, const Limits *limits, bool json)
 {
   const LatheRtNode *n = lathe_rt_model_node(p->model, i);
@@ -112,6 +124,7 @@ static void print_node(const Profile *p, int i, double total, const Limits *limi
   double bytes = p->work[i].bytes / all;
   double gflops = limits->gflops;
   double gbytes = limit_gbytes(limits, p->calls[i] ? p->work[i].bytes / (double)p->calls[i] : 0);
+  double predicted = predicted_seconds(p->model, n->name);
   double limit = fmax(gflops > 0 ? done / gflops : 0, gbytes > 0 ? bytes / gbytes : 0);
   if (json) {
     printf("{\"name\": ");
@@ -121,17 +134,19 @@ static void print_node(const Profile *p, int i, double total, const Limits *limi
     printf(", \"impl\": ");
     cli_print_json_text(n->impl ? n->impl : "");
     printf(", \"calls\": %ld, \"flops\": %.0f", p->calls[i], p->calls[i] ? p->work[i].flops / (double)p->calls[i] : 0);
+    if (predicted > 0) printf(", \"predicted_ms\": %.6f", predicted * 1e3);
     printf(", \"ms\": %.6f, \"share\": %.6f, \"gflops\": %.3f, \"gflops_done\": %.3f, \"gbytes\": %.3f, \"of_limit\": "
            "%.4f}",
            per * 1e3, total > 0 ? p->seconds[i] / total : 0, rate, done, bytes, limit);
     return;
   }
-  char both[32];
+  char both[32], foretold[32] = "-";
+  if (predicted > 0) snprintf(foretold, sizeof foretold, "%.3f", predicted * 1e3);
   if (p->work[i].flops == 0) snprintf(both, sizeof both, "-"); /* not known */
   else if (fabs(rate - done) > 0.01 * rate) snprintf(both, sizeof both, "%.1f (%.1f)", rate, done);
   else snprintf(both, sizeof both, "%.1f", rate);
-  printf("%9.3f %5.1f%% %16s %7.1f %5.0f%%  %-24.24s %s\n", per * 1e3, total > 0 ? 100 * p->seconds[i] / total : 0,
-         both, bytes, 100 * limit, n->impl ? n->impl : "", n->name);
+  printf("%9.3f %9s %5.1f%% %16s %7.1f %5.0f%%  %-24.24s %s\n", per * 1e3, foretold,
+         total > 0 ? 100 * p->seconds[i] / total : 0, both, bytes, 100 * limit, n->impl ? n->impl : "", n->name);
 }
 
 static void print_profile(const Profile *p, int threads, bool json)
@@ -149,8 +164,8 @@ static void print_profile(const Profile *p, int threads, bool json)
     printf("\nlimits of this machine, %d thread%s: %.0f GFLOP/s, %.1f GB/s from memory, %.1f GB/s from the caches "
            "(measured now)\n\n",
            threads, threads == 1 ? "" : "s", l.gflops, l.gbytes[NSIZES - 1], l.gbytes[0]);
-    printf("%9s %6s %16s %7s %6s  %-24s %s\n", "ms", "share", "GFLOP/s (done)", "GB/s", "limit", "implementation",
-           "node");
+    printf("%9s %9s %6s %16s %7s %6s  %-24s %s\n", "ms", "predicted", "share", "GFLOP/s (done)", "GB/s", "limit",
+           "implementation", "node");
   }
   for (int i = 0; i < p->n; i++) {
     if (json && i) fputs(", ", stdout);

@@ -65,8 +65,9 @@ const OptionRow cli_options[] = {
     OPTION('W', "--warmup", "N", warmup, ONE, NULL, "runs before measuring (default 3)"),
     OPTION('R', "--repeat", "N", repeat, ONE, NULL, "runs (default: about two seconds' worth)"),
     OPTION('P', "--profile", NULL, profile, FLAG, NULL,
-           "a table of the nodes: time, share, GFLOP/s by the formula (and as done, where the algorithm does fewer),"
-           " GB/s, and percent of what this machine can do"),
+           "a table of the nodes: time, the time that was predicted when the plan was chosen (on all of the target's"
+           " cores), share, GFLOP/s by the formula (and as done, where the algorithm does fewer), GB/s, and percent of"
+           " what this machine can do"),
     OPTION('X', "--trace", "FILE", trace, ONE, TAKES_FILE, "writes one run as a Chrome trace"),
     /* tuning */
     OPTION('z', "--db", "FILE", db, ONE, TAKES_FILE, "the database that results go to (default: tune.db)"),

@@ -223,6 +223,9 @@ def test_bench(digits, tmp_path):
         and rows[0]["limit"]["gbytes"] > 0
     )
     assert all(n["of_limit"] >= 0 and n["ms"] >= 0 for n in rows[0]["nodes"])
+    plans = run("inspect", digits, "--plans")
+    foretold = {f"{n['predicted_ms'] * 1e3:.1f}" for n in rows[0]["nodes"] if "predicted_ms" in n}
+    assert foretold and " predicted " in table and all(f"# {us} us predicted" in plans for us in foretold)
     events = json.loads(trace.read_text())
     assert len(events) == len(rows[0]["nodes"]) and all(e["ph"] == "X" and e["dur"] > 0 for e in events)
     assert json.loads(run("bench", DIGITS, "--shape", "pixels=1,1,8,8", "--repeat", "3", "--json"))[0]["runs"] == 3
