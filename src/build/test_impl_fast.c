@@ -39,9 +39,10 @@ static void pair_conv(Fn *f)
     const Node *x = PARAM(f, 1, 32, 9, 7);
     const Node *w = PARAM(f, many ? 256 : 48, 32, k, k);
     const Node *narrow = cast(f, x, "\"bfloat16\"");
-    const Node *pairs = CALL(f, "nn.contrib_bfloat16_pairs", NULL, w);
-    const Node *y = CALL(f, "nn.contrib_conv2d_NCHWc", CONV(pad, "\"NCHW16c\"", "\"OIHW8i16o\"", "\"NCHW16c\""),
-                         blocks(f, narrow, "\"NCHW\"", "\"NCHW16c\""), blocks(f, pairs, "\"OIHW\"", "\"OIHW8i16o\""));
+    const char *layout = "\"OIHW8i16o2i\"";
+    const Node *y =
+        CALL(f, "nn.contrib_conv2d_NCHWc", CONV(pad, "\"NCHW16c\"", layout, "\"NCHW16c\""),
+             blocks(f, narrow, "\"NCHW\"", "\"NCHW16c\""), blocks(f, cast(f, w, "\"bfloat16\""), "\"OIHW\"", layout));
     const Node *want = CALL(f, "nn.contrib_conv2d_NCHWc", CONV(pad, "\"NCHW\"", "\"OIHW\"", "\"NCHW16c\""),
                             cast(f, narrow, "\"float32\""), cast(f, cast(f, w, "\"bfloat16\""), "\"float32\""));
     fn_same(f, "pairs of bfloat16", want, y, 1e-6);
@@ -62,11 +63,10 @@ static void pair_dense(Fn *f)
     const Node *x = PARAM(f, rows, 96);
     const Node *w = PARAM(f, 512, 96);
     const Node *narrow = cast(f, x, "\"bfloat16\"");
-    const Node *pairs = CALL(f, "nn.contrib_bfloat16_pairs", NULL, w);
     const Node *y =
         CALL(f, "nn.contrib_dense_pack",
-             fn_attrs(f, "nn.contrib_dense_pack", "weight_layout", "\"NC32n\"", "out_dtype", "\"float32\"", NULL),
-             narrow, blocks(f, pairs, "\"NC\"", "\"NC32n\""));
+             fn_attrs(f, "nn.contrib_dense_pack", "weight_layout", "\"NC32n2c\"", "out_dtype", "\"float32\"", NULL),
+             narrow, blocks(f, cast(f, w, "\"bfloat16\""), "\"NC\"", "\"NC32n2c\""));
     const Node *want =
         CALL(f, "nn.dense", NULL, cast(f, narrow, "\"float32\""), cast(f, cast(f, w, "\"bfloat16\""), "\"float32\""));
     fn_same(f, "pairs of bfloat16", want, y, 1e-6);
@@ -135,9 +135,15 @@ static void check_blocks(Fn *f, const char *want_name, const Node *body)
   if (target_has_block_dot(f->target)) want_impl(f, want_name, fn_check(f, want_name, body, 0, 2e-6), want_name);
 }
 
+/* Rounded, with zeros behind the last column of (n, k). */
 static const Node *fours_of(Fn *f, const Node *w)
 {
-  return CALL(f, "nn.contrib_bfloat16_pairs", fn_attrs(f, "nn.contrib_bfloat16_pairs", "count", "4", NULL), w);
+  static const char *const width[] = {"[0, 0, 0, 0]", "[0, 0, 0, 3]", "[0, 0, 0, 2]", "[0, 0, 0, 1]"};
+  const Node *narrow = cast(f, w, "\"bfloat16\"");
+  const Node *zero = node_scalar(f->m, (Value){.dtype = DT_BF16});
+  int64_t left = w->type->shape[1]->u.i % 4;
+  return w->type->ndim == 2 ? CALL(f, "nn.pad", fn_attrs(f, "nn.pad", "pad_width", width[left], NULL), narrow, zero)
+                            : narrow;
 }
 
 /* Rows and steps that blocks do not divide, the fewest rows, a function behind the product. */
@@ -151,7 +157,7 @@ static void block_dense(Fn *f)
     const Node *x = PARAM(f, rows[i], depth[i]);
     const Node *w = PARAM(f, 64, depth[i]);
     const Node *narrow = cast(f, x, "\"bfloat16\"");
-    const char *layout = i % 2 ? "\"NC16n\"" : "\"NC8n\"";
+    const char *layout = i % 2 ? "\"NC16n4c\"" : "\"NC8n4c\"";
     const Node *y = CALL(f, op, fn_attrs(f, op, "weight_layout", layout, "out_dtype", "\"float32\"", NULL), narrow,
                          blocks(f, fours_of(f, w), "\"NC\"", layout));
     const Node *want =
@@ -174,11 +180,11 @@ static void block_conv(Fn *f)
     const Node *w = PARAM(f, 64, 16, k, k);
     const Node *narrow = cast(f, x, "\"bfloat16\"");
     const void *in_blocks =
-        fn_attrs(f, op, "padding", pad, "strides", stride, "data_layout", "\"NCHW8c\"", "kernel_layout", "\"OIHW2i8o\"",
-                 "out_layout", "\"NCHW8c\"", "out_dtype", "\"float32\"", NULL);
+        fn_attrs(f, op, "padding", pad, "strides", stride, "data_layout", "\"NCHW8c\"", "kernel_layout",
+                 "\"OIHW2i8o4i\"", "out_layout", "\"NCHW8c\"", "out_dtype", "\"float32\"", NULL);
     const void *plain = fn_attrs(f, op, "padding", pad, "strides", stride, "out_layout", "\"NCHW8c\"", NULL);
     const Node *y = CALL(f, op, in_blocks, blocks(f, narrow, "\"NCHW\"", "\"NCHW8c\""),
-                         blocks(f, fours_of(f, w), "\"OIHW\"", "\"OIHW2i8o\""));
+                         blocks(f, fours_of(f, w), "\"OIHW\"", "\"OIHW2i8o4i\""));
     fn_same(f, "fours of bfloat16",
             CALL(f, op, plain, cast(f, narrow, "\"float32\""), cast(f, cast(f, w, "\"bfloat16\""), "\"float32\"")), y,
             1e-6);

@@ -123,14 +123,6 @@ static bool sums_words(const Node *call)
          dtype_eq(call->type->dtype, DT_F32);
 }
 
-static const Node *words_of(Module *m, const Node *weight, int axis, int word)
-{
-  PairsAttrs *a = attrs_new(m, &Pairs_attrs);
-  a->axis = axis;
-  a->count = word;
-  return node_call(m, opdef_get(m->ctx, "nn.contrib_bfloat16_pairs"), 1, &weight, a, weight->name);
-}
-
 /* ---- words of bfloat16 ------------------------------------------------------------------------------ */
 
 /* Do words win more than rounding the operands costs?  Arithmetic and the weights' way from memory go on at once. */
@@ -169,10 +161,10 @@ static bool alter_word_conv(Module *m, const Target *t, const Node *call, Altere
   to->data_layout = blocked(m, cb);
   to->out_layout = blocked(m, ob);
   to->out_dtype = DT_F32;
-  to->kernel_layout = arena_printf(m->arena, "OIHW%" PRId64 "i%" PRId64 "o", cb / word, ob);
+  to->kernel_layout = arena_printf(m->arena, "OIHW%" PRId64 "i%" PRId64 "o%di", cb / word, ob, word);
   *out = (AlteredCall){.op = opdef_get(m->ctx, "nn.contrib_conv2d_NCHWc"), .attrs = to, .nargs = 2};
   out->arg[0] = call->arg[0];
-  out->arg[1] = alter_transform(m, words_of(m, call->arg[1], 1, word), "OIHW", to->kernel_layout);
+  out->arg[1] = alter_transform(m, call->arg[1], "OIHW", to->kernel_layout);
   out->in[0] = (LayoutPair){"NCHW", to->data_layout};
   out->out = (LayoutPair){"NCHW", to->out_layout};
   return true;

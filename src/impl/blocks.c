@@ -47,7 +47,7 @@ void blocks_plans(const ImplCall *call, PlanList *list)
   if (!tile_blocks_pay(t) || x->ndim != 2 || c->type->ndim != 2 || !dtype_eq(c->type->dtype, DT_F32)) return;
   int64_t rows = known(c->type->shape[0]);
   int64_t n = known(c->type->shape[1]);
-  int64_t given = w->ndim == 3 && w->dtype.code == DT_UINT && w->dtype.bits == 64 ? known(w->shape[2]) : 0;
+  int64_t given = w->ndim == 4 && dtype_eq(w->dtype, DT_BF16) && known(w->shape[3]) == 4 ? known(w->shape[2]) : 0;
   bool constant = w->ndim == 2 && dtype_eq(x->dtype, DT_BF16) && dtype_eq(w->dtype, DT_BF16) &&
                   alter_is_constant(call->m->ctx, c->arg[1]);
   if ((!given && !constant) || n < SERVED || rows < LEAST || !known(x->shape[1])) return;
@@ -101,8 +101,8 @@ void blocks_dense_compute(OpCall *c, const Target *t, const void *plan, const Te
   const Expr *row = expr_add(m, expr_mul(m, s.at[2], two), expr_floordiv(m, s.at[4], two));
   const Expr *column = expr_add(m, expr_mul(m, s.at[3], two), expr_floormod(m, s.at[4], two));
   const Expr *factor[] = {nn_read(m, a, (const Expr *[]){s.at[1], k, row}),
-                          nn_read(m, in[1], (const Expr *[]){s.at[0], k, column})};
-  const Tensor *sums = nn_sum(&s, "product", "matmul", expr_call(m, DT_F32, IN_BF16_DOT, 2, factor), DT_F32);
+                          nn_word_at(m, in[1], (const Expr *[]){s.at[0], k, column})};
+  const Tensor *sums = nn_sum(&s, "product", "matmul", nn_word_dot(m, factor[0], factor[1]), DT_F32);
   Stage all = nn_stage(m, 2, c->out->shape, "i j");
   const Expr *panel = expr_floordiv(m, all.at[1], b[2]);
   *out = nn_finish(&all, "dense_pack", "injective",
@@ -130,11 +130,11 @@ LoopRV blocks_tile(ImplGroup *g, BlockRV product, int64_t steps)
 }
 
 /* The next panel of the weight comes in from memory while this one is multiplied. */
-static void fetch_next_panel(ImplGroup *g, BlockRV product, const Buffer *rows, LoopRV panels)
+static void fetch_next_panel(ImplGroup *g, BlockRV product, LoopRV panels)
 {
   const Block *b = sched_block_stmt(g->s, product)->u.block;
   for (int i = 0; i < b->nreads; i++)
-    if (b->reads[i].buffer->dtype.bits == 64 && b->reads[i].buffer != rows) group_prefetch(g, product, i, panels, 1);
+    if (dtype_eq(b->reads[i].buffer->dtype, DT_BF16)) group_prefetch(g, product, i, panels, 1);
 }
 
 static void schedule_packing(ImplGroup *g, BlockRV packing, bool parallel)
@@ -166,7 +166,7 @@ void blocks_dense_schedule(ImplGroup *g)
   LoopRV step = blocks_tile(g, product, known(rows->shape[1]));
   bool threads = cost_threads(g->target, impl_flops(g->anchor), 0) > 1;
   bool tiles = threads && all % height == 0; /* threads share tiles, else panels */
-  if (all > height && !tiles) fetch_next_panel(g, product, rows, co);
+  if (all > height && !tiles) fetch_next_panel(g, product, co);
   LoopRV shared = tiles ? sched_fuse(g->s, 2, (const LoopRV[]){co, ro}, true) : co;
   if (threads) sched_parallel(g->s, shared);
   schedule_packing(g, packing, threads);

@@ -421,10 +421,11 @@ static bool before(const Nest *n, int weight, int a, int b)
 /* Reduction loops by how far a step goes in the weight, the farthest first. */
 int conv_sum_order(const Nest *n, const ConvLoops *l, int *index)
 {
+  enum { GROUP = 4 }; /* input channels that lie side by side for each output channel, at most */
   int weight = -1;
   int k = 0;
   for (int a = 0; a < n->naccess; a++)
-    if (!n->access[a].write && n->loop[l->c].stride[a] == 1) weight = a;
+    if (!n->access[a].write && n->loop[l->c].stride[a] >= 1 && n->loop[l->c].stride[a] <= GROUP) weight = a;
   for (int i = l->first; i < n->n; i++) index[k++] = i;
   for (int i = 1; i < k && weight >= 0; i++)
     for (int j = i; j > 0 && before(n, weight, index[j], index[j - 1]); j--) {

@@ -10,6 +10,13 @@ static int64_t block_of(const char *layout, int dims)
   return block ? block : -1;
 }
 
+int conv_word_of(const char *layout, const Type *w)
+{
+  Layout l;
+  if (layout_parse(layout, &l) || w->ndim != l.n || !dtype_eq(w->dtype, DT_BF16)) return 1;
+  return l.n > 2 && l.letter[l.n - 1] == 'i' && l.letter[l.n - 2] == 'o' ? (int)l.factor[l.n - 1] : 1;
+}
+
 /* OIHW, or in blocks OIHW8o, OIHW8i8o; of a transposed one IOHW, or in blocks OHWI8o, OIHW8i8o. */
 static bool read_weight(const char *layout, const Type *w, ConvShape *s)
 {
@@ -57,9 +64,10 @@ bool conv_shape_of(const OpDef *op, const void *attrs, const Type *x, const Type
   s->data_block = block_of(data, s->dims);
   s->out_block = block_of(out, s->dims);
   if (s->data_block < 0 || s->out_block < 0 || !read_weight(kernel, w, s)) return false;
-  bool words = w->dtype.code == DT_UINT;
-  if (words) s->word = w->dtype.bits / 16;
-  if (!words && (x->dtype.code != DT_FLOAT || !dtype_eq(x->dtype, w->dtype) || !dtype_eq(x->dtype, y->dtype)))
+  s->word = conv_word_of(kernel, w);
+  bool words = s->word > 1 && dtype_eq(x->dtype, DT_BF16) && dtype_eq(y->dtype, DT_F32);
+  if (!words &&
+      (s->word > 1 || x->dtype.code != DT_FLOAT || !dtype_eq(x->dtype, w->dtype) || !dtype_eq(x->dtype, y->dtype)))
     return false;
   s->bits = y->dtype.bits;
   s->n = known_size(x, 0);

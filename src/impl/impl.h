@@ -125,7 +125,7 @@ void impl_alter(const ImplCall *, const Plan *, AlteredCall *);
 double impl_likely_elements(const Type *);
 /* Seconds to bring so many bytes from one layout into another. */
 double impl_relayout_seconds(const Target *, double bytes);
-/* Products and convolutions of bfloat16 over words of several elements; false: the call is none. */
+/* Products and convolutions over groups of narrow elements, which dot products take together; false: the call is none. */
 bool impl_alter_words(Module *, const Target *, const Node *call, AlteredCall *);
 
 /* Is the product faster with its operands in bfloat16?  Of calls over float32, layouts not altered yet. */

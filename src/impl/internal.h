@@ -228,12 +228,17 @@ int conv_blocks(const Target *, int bits, int64_t channels, int64_t *block);
 double conv_tile_seconds(const Target *, int bits, double flops, double steps, double share);
 void conv_pack_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 
+/* ---- words.c ------------------------------------------------------------------------------ */
+
+/* The operator's own sum; over words where the weight has groups of bfloat16. */
+void words_conv_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+
 /* ---- conv_shape.c ------------------------------------------------------------------------ */
 
 /* Any convolution, in plain layouts or over blocks of channels.  Sizes that are not known are 0. */
 typedef struct ConvShape {
   int dims, bits;
-  int word; /* bfloat16 in an element of the weight, else 1 */
+  int word; /* bfloat16 that lie side by side in the weight and are multiplied together (OIHW4i8o2i), else 1 */
   bool transposed;
   bool constant;                   /* the weight is known at compile time */
   int64_t n, c, o, groups, ig, og; /* ig, og: channels of one group */
@@ -243,6 +248,8 @@ typedef struct ConvShape {
   bool open;                     /* in and out have likely values where they are not known (conv_shape_open) */
   int64_t likely_in[3], likely_out[3];
 } ConvShape;
+/* Elements of a group, the layout's last letter, of a weight of bfloat16; 1: it has none. */
+int conv_word_of(const char *kernel_layout, const Type *weight);
 /* False: not such a convolution, or channels, groups or taps are not known. */
 bool conv_shape(const ImplCall *, ConvShape *);
 bool conv_shape_of(const OpDef *, const void *attrs, const Type *data, const Type *weight, const Type *out,
@@ -286,7 +293,7 @@ void matmul_alter(const ImplCall *, const void *plan, AlteredCall *);
 void matmul_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void matmul_schedule(ImplGroup *);
 void matmul_schedule_tiles(ImplGroup *, int64_t width, int64_t rows); /* of a product over a weight in panels */
-/* The product over its weight in panels of so many columns; word: so many steps of k, bfloat16, in one element. */
+/* The product over its weight in panels of so many columns; word: so many steps of k, bfloat16, side by side. */
 void matmul_alter_to(const ImplCall *, int64_t width, int word, AlteredCall *);
 /* a as (batch…, rows / height, k, height), zeros behind the last row. */
 const Tensor *matmul_pack_rows(Module *, const Tensor *a, int64_t height, int word);

@@ -34,9 +34,9 @@ DEFINE_PLAN(MatmulPlan, MATMUL_PLAN)
 typedef struct Product {
   bool ta, tb;
   bool plain;        /* one float type throughout, at least 32 bits wide */
-  int word;          /* bfloat16 in an element of b, else 1 */
+  int word;          /* steps of k that lie side by side in b, bfloat16, and are made together; else 1 */
   int bits;          /* of a sum */
-  int bytes;         /* of an element of b */
+  int bytes;         /* of a step of b */
   int nd;            /* dimensions of the result */
   int64_t batch;     /* product of all but the last two; 0: not known */
   int64_t m, n, k;   /* 0: not known */
@@ -62,8 +62,9 @@ static Product product_of(const OpDef *op, const void *attrs, const Type *a, con
     p.ta = t->transpose_a, p.tb = t->transpose_b;
   } else if (op->attrs == &DensePack_attrs) {
     p.tb = false;
-    p.panel = known(b->shape[b->ndim - 1]);
-    if (b->dtype.code == DT_UINT) p.word = b->dtype.bits / 16;
+    p.panel = known(b->shape[2]);
+    if (b->ndim == 4 && dtype_eq(b->dtype, DT_BF16)) p.word = (int)known(b->shape[3]);
+    p.bytes *= p.word;
   }
   p.n = known(out->shape[p.nd - 1]);
   p.m = p.nd > 1 ? known(out->shape[p.nd - 2]) : 1;
@@ -393,7 +394,7 @@ void matmul_packed_plans(const ImplCall *call, PlanList *list)
   int64_t lanes = target_lanes(t, p.bits);
   if (is_empty(n)) return;
   if (p.panel) {
-    if (n->type->dtype.code != DT_FLOAT || !p.n || p.word > 2) return;
+    if (n->type->dtype.code != DT_FLOAT || !p.n || p.word > 2 || (n->arg[1]->type->ndim == 4 && p.word == 1)) return;
     add_tiles(list, t, &p, p.panel, 0, false);
     return;
   }
@@ -418,25 +419,15 @@ void matmul_packed_plans(const ImplCall *call, PlanList *list)
   }
 }
 
-/* A weight (n, k), or (k, n), in panels, zeros behind the last column; words: so many bfloat16 in an element. */
+/* A weight (n, k), or (k, n), in panels, zeros behind the last column and the last step. */
 const Node *matmul_panels(Module *m, const Node *weight, bool turned, int64_t width, int word, const char *layout)
 {
   int64_t n = known(weight->type->shape[turned ? 0 : 1]);
-  if (n % width) {
-    int64_t more[4] = {0};
-    more[turned ? 1 : 3] = width - n % width;
-    PadAttrs *pad = attrs_new(m, &Pad_attrs);
-    attrs_set_ints(m, &Pad_attrs, pad, "pad_width", 4, more);
-    const Node *arg[] = {weight, node_scalar(m, (Value){.dtype = weight->type->dtype})};
-    weight = node_call(m, opdef_get(m->ctx, "nn.pad"), 2, arg, pad, weight->name);
-  }
-  if (word > 1) {
-    PairsAttrs *a = attrs_new(m, &Pairs_attrs);
-    a->axis = turned ? 1 : 0;
-    a->count = word;
-    weight = node_call(m, opdef_get(m->ctx, "nn.contrib_bfloat16_pairs"), 1, &weight, a, weight->name);
-  }
-  return alter_transform(m, weight, turned ? "NC" : "CN", layout);
+  int64_t k = known(weight->type->shape[turned ? 1 : 0]);
+  int64_t more[2];
+  more[turned ? 0 : 1] = (width - n % width) % width;
+  more[turned ? 1 : 0] = (word - k % word) % word;
+  return alter_transform(m, alter_pad(m, weight, more), turned ? "NC" : "CN", layout);
 }
 
 void matmul_alter_to(const ImplCall *call, int64_t width, int word, AlteredCall *out)
@@ -447,7 +438,10 @@ void matmul_alter_to(const ImplCall *call, int64_t width, int word, AlteredCall 
   DensePackAttrs *to = attrs_new(m, &DensePack_attrs);
   to->units = p.n;
   to->weight_layout = arena_printf(m->arena, "NC%" PRId64 "n", width);
-  if (word > 1) to->out_dtype = DT_F32;
+  if (word > 1) {
+    to->weight_layout = arena_printf(m->arena, "NC%" PRId64 "n%dc", width, word);
+    to->out_dtype = DT_F32;
+  }
   *out = (AlteredCall){.op = opdef_get(m->ctx, "nn.contrib_dense_pack"), .attrs = to, .nargs = 2};
   out->arg[0] = n->arg[0];
   out->arg[1] = matmul_panels(m, n->arg[1], p.tb, width, word, to->weight_layout);
@@ -535,6 +529,20 @@ static const Expr *read_panel(Module *m, const Tensor *panels, int nd, const Exp
   return te_read(m, panels, b->ndim, index);
 }
 
+/* Two or four steps of a row as they lie, or of a panel. */
+static const Expr *read_row_word(Module *m, const Tensor *a, int word, const Expr *i, const Expr *k)
+{
+  const Expr *element[4];
+  nn_word_row(m, word, a, 2, (const Expr *[]){i, k}, element);
+  return nn_word(m, word, element);
+}
+
+static const Expr *read_panel_word(Module *m, const Tensor *panels, const Expr *j, const Expr *k, int64_t width)
+{
+  const Expr *w = expr_i32(m, width);
+  return nn_word_at(m, panels, (const Expr *[]){expr_floordiv(m, j, w), k, expr_floormod(m, j, w)});
+}
+
 static const Expr *read_matrix(Module *m, const Tensor *x, int nd, const Expr *const *at, const Expr *row,
                                const Expr *column)
 {
@@ -573,14 +581,16 @@ static const Tensor *sum_part(const Operands *o, const char *name, int64_t first
   const Expr *j = at[nd - 1];
   if (!p->m) i = expr_min(m, i, expr_sub(m, o->out->shape[nd - 2], expr_i32(m, 1)));
   const Expr *factor[2];
-  factor[0] = plan->packed ? read_panel(m, a, nd, at, i, k, plan->rows)
-              : p->ta      ? read_matrix(m, a, nd, at, far, i)
-                           : read_matrix(m, a, nd, at, i, far);
-  factor[1] = plan->block ? read_panel(m, b, nd, at, j, k, plan->width)
-              : p->panel  ? read_panel(m, b, nd, at, j, far, p->panel)
-              : p->tb     ? read_matrix(m, b, nd, at, j, far)
-                          : read_matrix(m, b, nd, at, far, j);
-  const Expr *term = p->word > 1 ? expr_call(m, DT_F32, IN_BF16_DOT, 2, factor) : expr_mul(m, factor[0], factor[1]);
+  factor[0] = plan->packed  ? read_panel(m, a, nd, at, i, k, plan->rows)
+              : p->word > 1 ? read_row_word(m, a, p->word, i, far)
+              : p->ta       ? read_matrix(m, a, nd, at, far, i)
+                            : read_matrix(m, a, nd, at, i, far);
+  factor[1] = plan->block   ? read_panel(m, b, nd, at, j, k, plan->width)
+              : p->word > 1 ? read_panel_word(m, b, j, far, p->panel)
+              : p->panel    ? read_panel(m, b, nd, at, j, far, p->panel)
+              : p->tb       ? read_matrix(m, b, nd, at, j, far)
+                            : read_matrix(m, b, nd, at, far, j);
+  const Expr *term = p->word > 1 ? nn_word_dot(m, factor[0], factor[1]) : expr_mul(m, factor[0], factor[1]);
   return nn_finish(&s, name, "matmul", nn_reduce(&s, "sum", term));
 }
 
@@ -615,7 +625,7 @@ void matmul_compute(OpCall *c, const Target *t, const void *plan, const Tensor *
   Module *m = c->m;
   const Type *y = c->out;
   Product p = product_of(c->op, c->attrs, c->arg[0], c->arg[1], y);
-  if (!p.plain && !way->packed) {
+  if (!p.plain && p.word == 1) {
     c->op->compute(c, in, out);
     return;
   }

@@ -123,8 +123,8 @@ void panels_plans(const ImplCall *call, PlanList *list)
   PanelsPlan p = {.data_block = s.data_block, .out_block = s.out_block};
   if (s.out_block) {
     const Type *w = call->call->arg[1]->type;
-    bool packed =
-        s.data_block && w->ndim == 6 && dim(w, 4) * s.word == s.data_block && (s.word == 4 || dim(w, 4) % 4 == 0);
+    bool packed = s.data_block && w->ndim == (s.word > 1 ? 7 : 6) && dim(w, 4) * s.word == s.data_block &&
+                  (s.word == 4 || dim(w, 4) % 4 == 0);
     if (packed) add_tiles(list, t, &s, &p);
     return;
   }
@@ -159,7 +159,7 @@ static Window window_of(OpCall *c)
   const Conv2DAttrs *a = c->attrs;
   Window w = {.k = {dim(c->arg[1], 2), dim(c->arg[1], 3)},
               .c = dim(c->arg[1], 4),
-              .word = c->arg[1]->dtype.code == DT_UINT ? c->arg[1]->dtype.bits / 16 : 1};
+              .word = conv_word_of(a->kernel_layout, c->arg[1])};
   nn_ints(c, "strides", a->strides, 2, 1, 1, w.stride);
   nn_ints(c, "dilation", a->dilation, 2, 1, 1, w.dilation);
   nn_padding(c, a->padding, 2, w.before, w.after);
@@ -246,8 +246,7 @@ static const Tensor *block_compute(OpCall *c, const Window *w, const Tensor *pan
   const Expr *column = expr_add(m, expr_mul(m, s.at[4], two), expr_floormod(m, s.at[5], two));
   const Expr *from[] = {s.at[0], s.at[2], step, row};
   const Expr *of[] = {s.at[1], part[0], part[1], part[2], part[3], column};
-  const Expr *term =
-      expr_call(m, DT_F32, IN_BF16_DOT, 2, (const Expr *[]){nn_read(m, panel, from), nn_read(m, weight, of)});
+  const Expr *term = nn_word_dot(m, nn_read(m, panel, from), nn_word_at(m, weight, of));
   const Tensor *sum = nn_sum(&s, "product", "conv2d_panels", term, y->dtype);
   Stage plane = nn_stage(m, 5, y->shape, "n oc oh ow oc_block");
   const Expr *at = expr_add(m, expr_mul(m, plane.at[2], y->shape[3]), plane.at[3]);
@@ -277,8 +276,9 @@ void panels_compute(OpCall *c, const Target *t, const void *plan, const Tensor *
   step_parts(m, &w, step, part);
   const Expr *from[] = {s.at[0], expr_floordiv(m, s.at[2], x), step, expr_floormod(m, s.at[2], x)};
   const Expr *weight[] = {s.at[1], part[0], part[1], part[2], part[3], s.at[3]};
-  const Expr *factor[] = {nn_read(m, panel, from), nn_read(m, in[1], weight)};
-  const Expr *term = w.word > 1 ? expr_call(m, DT_F32, IN_BF16_DOT, 2, factor) : expr_mul(m, factor[0], factor[1]);
+  const Expr *element = nn_read(m, panel, from);
+  const Expr *term = w.word > 1 ? nn_word_dot(m, element, nn_word_at(m, in[1], weight))
+                                : expr_mul(m, element, nn_read(m, in[1], weight));
   const Tensor *sum = nn_sum(&s, "product", "conv2d_panels", term, y->dtype);
   Stage plane = nn_stage(m, 5, y->shape, "n oc oh ow oc_block");
   const Expr *at[] = {plane.at[0], plane.at[1], expr_add(m, expr_mul(m, plane.at[2], y->shape[3]), plane.at[3]),
@@ -295,6 +295,11 @@ static bool is_straight(const Node *call)
   const Type *w = call->arg[1]->type;
   const Type *y = call->type;
   return dim(w, 2) == 1 && dim(w, 3) == 1 && x->shape[2] == y->shape[2] && x->shape[3] == y->shape[3];
+}
+
+static bool has_fours(const Node *call)
+{
+  return conv_word_of(((const Conv2DAttrs *)call->u.call.attrs)->kernel_layout, call->arg[1]->type) == 4;
 }
 
 enum { SIDE = 4 }; /* of a square: the elements of NEON's vectors */
@@ -329,7 +334,7 @@ static void schedule_packing(ImplGroup *g, BlockRV panel, bool inside, bool para
   int n = sched_get_loops(g->s, panel, g->arena, &loop);
   const Type *w = g->anchor->arg[1]->type;
   if (parallel) sched_parallel(g->s, inside ? loop[n - 3] : sched_fuse(g->s, 2, loop, true));
-  if (w->dtype.bits == 64) {
+  if (has_fours(g->anchor)) {
     pack_fours(g, loop[n - 2], loop[n - 1]);
     return;
   }
@@ -355,6 +360,7 @@ void panels_fetch(ImplGroup *g, BlockRV product, LoopRV step, const Buffer *alon
     const Buffer *r = b->reads[i].buffer;
     if (r == b->writes[0].buffer || (alone && r != alone)) continue;
     int64_t bytes = r->shape[r->ndim - 1]->u.i * dtype_bytes(r->dtype);
+    if (dtype_eq(r->dtype, DT_BF16)) bytes *= r->shape[r->ndim - 2]->u.i; /* groups */
     group_prefetch(g, product, i, step, (AHEAD + bytes - 1) / bytes);
   }
 }
@@ -404,8 +410,7 @@ void panels_schedule(ImplGroup *g)
   sched_reorder(g->s, 6, order);
   sched_compute_at(g->s, product, ti, true, -1);
   epilogue_write_out(g, store, 4, true);
-  step = g->anchor->arg[1]->type->dtype.bits == 64 ? blocks_tile(g, product, steps)
-                                                   : lanes_tile(g, product, positions, steps);
+  step = has_fours(g->anchor) ? blocks_tile(g, product, steps) : lanes_tile(g, product, positions, steps);
   bool several = shape.open || way->band < panels->shape[1]->u.i;
   LoopRV outer = shape.open ? n : sched_fuse(g->s, 2, order, true);
   LoopRV shared = way->together ? o : shape.open ? bands : outer;

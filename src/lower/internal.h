@@ -61,6 +61,7 @@ void lower_pass_compact_buffers(Lower *);
 void lower_pass_convert_blocks(Lower *);
 void lower_pass_unify_threads(Lower *);
 void lower_pass_simplify(Lower *);
+void lower_pass_join_words(Lower *);
 void lower_pass_flatten_buffers(Lower *);
 void lower_pass_double_buffer(Lower *);
 void lower_pass_partition_loops(Lower *);

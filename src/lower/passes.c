@@ -28,6 +28,7 @@ static const Pass passes[] = {
     {"compact_buffers", LOWER_LOOPS, lower_pass_compact_buffers, "CompactBufferAllocation", NO_ALLOCS},
     {"convert_blocks", LOWER_LOOPS, lower_pass_convert_blocks, "LowerOpaqueBlock", NO_INIT | NO_ALLOCS},
     {"unify_threads", LOWER_LOOPS, lower_pass_unify_threads, NULL, 0},
+    {"join_words", LOWER_LOOPS, lower_pass_join_words, NULL, 0},
     /* plain loops over flat memory */
     {"flatten_buffers", LOWER_LOOPS, lower_pass_flatten_buffers, "FlattenBuffer", NO_BLOCKS},
     {"simplify_flat", LOWER_LOOPS, lower_pass_simplify, "Simplify", NO_BLOCKS},

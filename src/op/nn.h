@@ -136,12 +136,6 @@ DECLARE_ATTRS(Dense, DENSE_ATTRS)
 /* clang-format on */
 DECLARE_ATTRS(DensePack, DENSE_PACK_ATTRS)
 /* clang-format off */
-#define PAIRS_ATTRS(A, S)                                       \
-  A(S, INT, axis, "1", "the axis whose neighbours share a word") \
-  A(S, INT, count, "2", "elements of a word: 2, or 4 in a uint64, zeros behind the last")
-/* clang-format on */
-DECLARE_ATTRS(Pairs, PAIRS_ATTRS)
-/* clang-format off */
 #define MATMUL_ATTRS(A, S)                                      \
   A(S, INT, units, "0", "columns of the result; 0: as tensor_b says") \
   A(S, DTYPE, out_dtype, "None", "to multiply and add in; none: tensor_a's") \

@@ -4,10 +4,7 @@
  *
  * with g the group of o and I the input channels of a group.  Packed layouts (NCHW16c,
  * OIHW16i16o) are the same sum read through other indices: input channels in blocks are
- * reduced over as two axes.  Padding is a stage of its own, "pad_temp".
- *
- * A weight of uint32 holds pairs of bfloat16, two input channels each (nn_pairs.c), one of uint64 fours; data is
- * bfloat16 then, and each step of the sum adds all products of a word. */
+ * reduced over as two axes.  Padding is a stage of its own, "pad_temp". */
 #include "op/nn_kit.h"
 
 DEFINE_ATTRS_TABLE(Conv1D, CONV1D_ATTRS)
@@ -26,7 +23,6 @@ typedef struct Conv {
   int64_t stored;            /* output channels of a group that the weight has; 0: as many as there are */
   const Expr *in[3];
   int64_t k[3], stride[3], dilation[3], before[3], after[3], groups;
-  int word; /* input channels that come together in a word of the weight */
   DType dtype;
 } Conv;
 
@@ -108,10 +104,6 @@ static Conv conv_of(OpCall *c)
   v.c = layout_extent(c->m, &v.data, data->shape, 'C');
   v.o = layout_extent(c->m, &v.kernel, weight->shape, 'O');
   v.i = layout_extent(c->m, &v.kernel, weight->shape, 'I');
-  v.word = nn_word_elements(c, data->dtype, weight->dtype, v.dtype);
-  if (v.word > 1) v.i = nn_simplify(c->m, expr_mul(c->m, v.i, expr_i32(c->m, v.word)));
-  if (v.word > 1 && v.groups != 1)
-    opdef_raise(c, ERR_UNSUPPORTED, "words of bfloat16 with groups=%" PRId64 "; only 1 is handled", v.groups);
   conv_rest(c, a, &v);
   conv_channels(c, a, &v);
   nn_ints(c, "strides", a->strides, v.dims, 1, 1, v.stride);
@@ -199,12 +191,6 @@ static const Expr *channel_axis(Stage *s, const Conv *v)
   Module *m = s->m;
   int64_t block = layout_block(&v->data, 'C');
   if (expr_is_int(v->i, 1)) return expr_i32(m, 0);
-  if (block % v->word == 0) block /= v->word;
-  if (v->word > 1) {
-    const Expr *outer = nn_reduce_axis(s, "rco", nn_simplify(m, expr_floordiv(m, v->i, expr_i32(m, v->word * block))));
-    const Expr *inner = nn_reduce_axis(s, "rci", expr_i32(m, block));
-    return expr_add(m, expr_mul(m, outer, expr_i32(m, block)), inner);
-  }
   if (block > 1 && v->i->kind == E_INT && v->i->u.i % block == 0) {
     const Expr *outer = nn_reduce_axis(s, "rco", expr_i32(m, v->i->u.i / block));
     const Expr *inner = nn_reduce_axis(s, "rci", expr_i32(m, block));
@@ -237,7 +223,6 @@ static const Expr *conv_term(Stage *s, const Conv *v, const Tensor *data, const 
     const Expr *group = nn_simplify(m, expr_floordiv(m, v->o, expr_int(m, v->o->dtype, v->groups)));
     channel = expr_add(m, expr_mul(m, expr_floordiv(m, o, group), v->i), rc);
   }
-  if (v->word > 1) channel = expr_mul(m, rc, expr_i32(m, v->word));
   const Expr *x[5] = {layout_coordinate(m, &v->out, s->at, 'N'), channel};
   const Expr *row = o;
   if (v->stored) {
@@ -258,16 +243,6 @@ static const Expr *conv_term(Stage *s, const Conv *v, const Tensor *data, const 
   layout_index(m, &v->kernel, v->kernel_letters, w, wi);
   for (int i = 0; i < v->data.n; i++) xi[i] = nn_index(s, xi[i]);
   for (int i = 0; i < v->kernel.n; i++) wi[i] = nn_index(s, wi[i]);
-  if (v->word > 1) {
-    const Expr *part[4] = {nn_read(m, data, xi)};
-    for (int p = 1; p < v->word; p++) {
-      x[1] = expr_add(m, channel, expr_i32(m, p));
-      layout_index(m, &v->data, v->data_letters, x, xi);
-      for (int i = 0; i < v->data.n; i++) xi[i] = nn_index(s, xi[i]);
-      part[p] = nn_read(m, data, xi);
-    }
-    return nn_word_dot(m, v->word, part, nn_read(m, weight, wi));
-  }
   DType sum = nn_accumulator(v->dtype);
   return expr_mul(m, expr_cast(m, sum, nn_read(m, data, xi)), expr_cast(m, sum, nn_read(m, weight, wi)));
 }
@@ -275,9 +250,7 @@ static const Expr *conv_term(Stage *s, const Conv *v, const Tensor *data, const 
 static void conv_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   Conv v = conv_of(c);
-  bool padded = false;
-  for (int d = 0; d < v.dims; d++) padded |= v.before[d] || v.after[d];
-  const Tensor *data = pad_data(c, &v, v.word > 1 && padded ? nn_bits(c->m, in[0]) : in[0]);
+  const Tensor *data = pad_data(c, &v, in[0]);
   Stage s = nn_stage(c->m, c->out->ndim, c->out->shape, axis_names(c->m, &v.out));
   const Expr *term = conv_term(&s, &v, data, in[1]);
   const char *tag = conv_tag(c->m, &v);
@@ -306,9 +279,7 @@ static double conv_flops(const Node *call)
     int at = layout_find(&kernel, 'O');
     outputs = at < 0 ? 0 : type_known_dim(weight, at) * (double)layout_block(&kernel, 'O');
   }
-  bool words = weight->dtype.code == DT_UINT && weight->dtype.bits >= 32; /* of elements of 16 bits (nn_pairs.c) */
-  double elements = type_known_elements(weight) * (words ? weight->dtype.bits / 16 : 1);
-  return outputs > 0 ? 2 * type_known_elements(call->type) * elements / outputs : 0;
+  return outputs > 0 ? 2 * type_known_elements(call->type) * type_known_elements(weight) / outputs : 0;
 }
 
 #define CONV_OP(id, text, what, list) \

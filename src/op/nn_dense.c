@@ -5,8 +5,7 @@
  *   nn.batch_matmul  (b, n, k) x (b, m, k)         -> (b, n, m), a batch of one serves all
  *   nn.contrib_dense_pack  the weight in blocks of output features, some input features side by side
  *
- * Products and sums are made in out_dtype.  A packed weight of uint32 holds pairs of bfloat16, two
- * elements of k each (nn_pairs.c), one of uint64 fours, zeros behind the last; data is bfloat16 then. */
+ * Products and sums are made in out_dtype. */
 #include "op/nn_kit.h"
 
 #include <math.h>
@@ -190,14 +189,10 @@ static const Type *dense_pack_type(OpCall *c)
   const Type *data = c->arg[0];
   const Type *weight = c->arg[1];
   DType out = product_dtype(c, a->out_dtype);
-  int word = nn_word_elements(c, data->dtype, weight->dtype, out);
+  /* groups have zeros behind the last column */
   const Expr *depth = data->shape[1];
-  /* zeros behind the last */
-  if (word == 4) depth = nn_simplify(c->m, nn_ceildiv(c->m, depth, expr_i32(c->m, 4)));
-  int64_t side = word == 2 ? 2 : group;
-  want_same_depth(c, depth,
-                  side > 1 ? nn_simplify(c->m, expr_mul(c->m, weight->shape[1], expr_i32(c->m, side)))
-                           : weight->shape[1]);
+  if (group > 1) depth = nn_simplify(c->m, nn_ceildiv(c->m, depth, expr_i32(c->m, group)));
+  want_same_depth(c, depth, weight->shape[1]);
   if (nn_dims_differ(c->m, weight->shape[2], expr_i32(c->m, block)))
     opdef_raise(c, ERR_SHAPE, "weight %s has blocks of %s, weight_layout '%s' says %" PRId64, nn_arg_shape(c, 1),
                 expr_str_of(scratch(c->m->ctx), weight->shape[2]), a->weight_layout, block);
@@ -214,22 +209,17 @@ static void dense_pack_compute(OpCall *c, const Tensor *const *in, const Tensor 
   int64_t group;
   const Expr *block = expr_i32(m, pack_block(c, &group));
   Stage s = nn_stage(m, 2, c->out->shape, "y x");
-  int word = nn_word_elements(c, in[0]->buffer->dtype, in[1]->buffer->dtype, c->out->dtype);
   const Expr *k = nn_reduce_axis(&s, "k", in[1]->buffer->shape[1]);
   const Expr *w[4] = {expr_floordiv(m, s.at[1], block), k, expr_floormod(m, s.at[1], block)};
   if (group > 1) {
     w[3] = nn_reduce_axis(&s, "ki", expr_i32(m, group));
     k = expr_add(m, expr_mul(m, k, expr_i32(m, group)), w[3]);
   }
-  const Expr *term;
-  const Expr *weight = nn_read(m, in[1], w);
-  if (word > 1) {
-    const Expr *part[4];
-    nn_word_row(m, word, in[0], 2, (const Expr *[]){s.at[0], k}, part);
-    term = nn_word_dot(m, word, part, weight);
-  } else {
-    term = product(&s, c->out->dtype, nn_read(m, in[0], (const Expr *[]){s.at[0], k}), weight);
-  }
+  const Expr *all = in[0]->buffer->shape[1];
+  const Expr *data = nn_read(m, in[0], (const Expr *[]){s.at[0], k});
+  if (group > 1 && !(all->kind == E_INT && all->u.i % group == 0))
+    data = nn_if(m, expr_lt(m, k, all), data, expr_const(m, data->dtype, 0));
+  const Expr *term = product(&s, c->out->dtype, data, nn_read(m, in[1], w));
   *out = nn_sum(&s, "T_dense_pack", "dense_pack", term, c->out->dtype);
 }
 

@@ -86,17 +86,16 @@ const Expr *nn_windows(OpCall *, const char *what, const Expr *in, int64_t kerne
 const Tensor *nn_pad_constant(Module *, const Tensor *in, const int64_t *before, const int64_t *after,
                               const Expr *value, const char *name);
 
-/* ---- nn_pairs.c --------------------------------------------------------------------------- */
+/* ---- nn_words.c --------------------------------------------------------------------------- */
 
-/* Elements in a word of a weight of these dtypes: 2 or 4 bfloat16, 1: it has plain elements.  Raises when the others do
- * not go with it. */
-int nn_word_elements(OpCall *, DType data, DType weight, DType out);
 /* The elements of word number at[nd - 1] of the last axis; zeros behind its end. */
 void nn_word_row(Module *, int count, const Tensor *, int nd, const Expr *const *at, const Expr **element);
 /* Two bfloat16 (or their bits) in one uint32, four in one uint64. */
 const Expr *nn_word(Module *, int count, const Expr *const *element);
-/* The sum of the products of so many elements of data and a word of the weight. */
-const Expr *nn_word_dot(Module *, int count, const Expr *const *element, const Expr *word);
+/* The word that the elements of a weight's last dimension make, 2 or 4 of them; `at`: those before it. */
+const Expr *nn_word_at(Module *, const Tensor *weight, const Expr *const *at);
+/* The sum of the products of two words' elements. */
+const Expr *nn_word_dot(Module *, const Expr *a, const Expr *b);
 const Tensor *nn_bits(Module *, const Tensor *); /* bfloat16 as uint16 */
 
 /* nn_kit.c: calls of other operators, for decompositions. */
