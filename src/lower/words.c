@@ -41,8 +41,8 @@ static const Expr *join(Rewriter *rw, const Expr *e)
   }
   const Buffer *words = map_get(rw->env, b);
   if (!words) {
-    words = buffer_new(rw->m, b->name, e->dtype, last, b->shape, NULL, NULL, b->scope, b->align, b->offset_factor,
-                       b->data);
+    words =
+        buffer_new(rw->m, b->name, e->dtype, last, b->shape, NULL, NULL, b->scope, b->align, b->offset_factor, b->data);
     map_put(rw->arena, rw->env, b, (void *)(uintptr_t)words);
   }
   return expr_load(rw->m, words, last, element[0]->arg);
