@@ -16,6 +16,8 @@
  *
  * Rows and columns behind the last one are zeros too: whole tiles are computed, and only what is there is stored.
  *
+ * Depthwise ones over planes of unknown extent are the same with expressions in the place of the extents.
+ *
  * Nothing is brought into blocks of channels and back, which takes longer than so few products where nothing else
  * shares the blocks.  A stem's weight lies so that the output channels of a tile are neighbours (OIHW8o). */
 #include "impl/internal.h"
@@ -41,6 +43,7 @@ typedef struct Planes {
   int bytes;
   /* the copy's vectors take the zeros at a row's ends along */
   bool picked;
+  bool open; /* extents are not known: in and out are likely ones */
   double cycles; /* of a plane; a stem: of all */
 } Planes;
 
@@ -125,20 +128,22 @@ static bool read_sizes(const Conv2DAttrs *a, const Type *x, const Type *w, const
     return false;
   *p = (Planes){.n = known_size(x, 0), .c = known_size(x, 1), .o = known_size(y, 1), .bytes = dtype_bytes(x->dtype)};
   for (int d = 0; d < 2; d++) {
-    p->in[d] = known_size(x, 2 + d), p->out[d] = known_size(y, 2 + d), p->k[d] = known_size(w, 2 + d);
+    p->in[d] = likely_size(x->shape[2 + d], 2), p->out[d] = likely_size(y->shape[2 + d], 2);
+    p->open |= !known_size(x, 2 + d) || !known_size(y, 2 + d);
+    p->k[d] = known_size(w, 2 + d);
     p->stride[d] = impl_list_at(a->strides, d, 1), p->before[d] = impl_list_at(a->padding, d, 0);
     if (!p->in[d] || !p->out[d] || !p->k[d] || p->stride[d] < 1 || p->stride[d] > 2 || p->before[d] < 0 ||
         impl_list_at(a->dilation, d, 1) != 1)
       return false;
   }
-  return p->c && read_channels(a->groups, w, p);
+  return p->c && read_channels(a->groups, w, p) && !(p->open && p->stem);
 }
 
 /* Lanes and zeros of a row that is a few vectors are picked out of what lies there; of a longer one, which is cut where
  * its padding begins, so few of the pieces are short that loads in a row cost less. */
 static bool is_picked(const Target *t, const Planes *p)
 {
-  return t->codegen == CODEGEN_LLVM && p->in[1] >= p->stride[1] && p->vectors <= 8 / (p->stride[1] * p->stride[1]);
+  return t->codegen == CODEGEN_LLVM && !p->open && p->in[1] >= p->stride[1] && p->vectors <= 8 / (p->stride[1] * p->stride[1]);
 }
 
 /* Sizes that no plan changes; false: another kind of convolution. */
@@ -148,7 +153,7 @@ static bool planes_of(const Target *t, const Conv2DAttrs *a, const Type *x, cons
   p->shift = up(p->before[1], p->stride[1]);
   p->lead = p->shift * p->stride[1] - p->before[1];
   p->lanes = target_lanes(t, 8 * p->bytes);
-  while (p->lanes / 2 >= p->out[1]) p->lanes /= 2;
+  while (!p->open && p->lanes / 2 >= p->out[1]) p->lanes /= 2;
   p->vectors = up(p->out[1], p->lanes);
   p->width = p->vectors * p->lanes + (p->k[1] - 1 + p->lead) / p->stride[1];
   p->picked = is_picked(t, p);
@@ -186,6 +191,14 @@ static double planes_seconds(const Target *t, const Planes *p)
 
 /* ---- plans ---------------------------------------------------------------------------------------------- */
 
+/* Of a plane of unknown extent. */
+static void add_open(PlanList *list, const Target *t, Planes *p, int64_t rows)
+{
+  PlanesPlan plan = {.outs = 1, .rows = rows, .band = 1}; /* no band is left over at the end */
+  by_plan(t, &plan, p);
+  plan_add(list, &plan, planes_seconds(t, p), 0);
+}
+
 /* One row of tiles, and as many as half of the first-level cache holds what they read of; divisors. */
 static void add_bands(PlanList *list, const Target *t, Planes *p, int64_t outs, int64_t rows)
 {
@@ -213,7 +226,10 @@ void planes_plans(const ImplCall *call, PlanList *list)
   list->alters = p.stem && w->ndim == 4;
   for (int64_t outs = 1; outs <= (p.stem ? t->vector_registers : 1); outs++) {
     if (p.o % outs || (w->ndim == 5 && known_size(w, 4) != outs)) continue;
-    for (int64_t rows = 1; rows <= p.out[0] && tile_fits(t, &p, outs, rows); rows++) add_bands(list, t, &p, outs, rows);
+    for (int64_t rows = 1; (p.open || rows <= p.out[0]) && tile_fits(t, &p, outs, rows); rows++) {
+      if (p.open) add_open(list, t, &p, rows);
+      else add_bands(list, t, &p, outs, rows);
+    }
   }
 }
 
@@ -263,15 +279,41 @@ static const Tensor *copy_planes(Module *m, const Planes *p, const Tensor *x, co
   return nn_finish(&st, "planes", "injective,pad", nn_if(m, nn_inside(m, row, expr_i32(m, p->in[0])), value, zero));
 }
 
+/* The same where the extents are not known: rows in whole vectors. */
+static const Tensor *copy_open(Module *m, const Planes *p, const Tensor *x, const Type *out, const Expr *rows,
+                               const Expr *columns)
+{
+  const Expr *s = expr_i32(m, p->stride[1]);
+  const Expr *lanes = expr_i32(m, p->lanes);
+  const Expr *height = expr_mul(m, expr_sub(m, rows, expr_i32(m, 1)), expr_i32(m, p->stride[0]));
+  const Expr *width = expr_add(m, columns, expr_i32(m, (p->k[1] - 1 + p->lead) / p->stride[1]));
+  const Expr *shape[] = {out->shape[0], expr_i32(m, p->c),
+                         nn_simplify(m, expr_add(m, height, expr_i32(m, p->k[0]))), s,
+                         nn_simplify(m, expr_mul(m, nn_ceildiv(m, width, lanes), lanes))};
+  Stage st = nn_stage(m, 5, shape, "n c y phase q");
+  const Expr *row = expr_sub(m, st.at[2], expr_i32(m, p->before[0]));
+  const Expr *column = expr_add(m, expr_mul(m, expr_sub(m, st.at[4], expr_i32(m, p->shift)), s), st.at[3]);
+  const Expr *const *in = x->buffer->shape;
+  const Expr *value = nn_read(m, x, (const Expr *[]){st.at[0], st.at[1], row, column});
+  const Expr *inside = nn_and(m, nn_inside(m, row, in[2]), nn_inside(m, column, in[3]));
+  return nn_finish(&st, "planes", "injective,pad", nn_if(m, inside, value, expr_const(m, out->dtype, 0)));
+}
+
+static const Expr *rounded(Module *m, const Expr *n, int64_t by)
+{
+  return nn_simplify(m, expr_mul(m, nn_ceildiv(m, n, expr_i32(m, by)), expr_i32(m, by)));
+}
+
 void planes_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
   Module *m = c->m;
   Planes p;
   if (!planes_of(t, c->attrs, c->arg[0], c->arg[1], c->out, &p)) BUG(m->ctx, "planes: not such a convolution");
   by_plan(t, plan, &p);
-  const Tensor *data = copy_planes(m, &p, in[0], c->out);
-  const Expr *shape[] = {c->out->shape[0], c->out->shape[1], expr_i32(m, p.tiles * p.rows),
-                         expr_i32(m, p.vectors * p.lanes)};
+  const Expr *shape[] = {c->out->shape[0], c->out->shape[1], rounded(m, c->out->shape[2], p.rows),
+                         rounded(m, c->out->shape[3], p.lanes)};
+  const Tensor *data =
+      p.open ? copy_open(m, &p, in[0], c->out, shape[2], shape[3]) : copy_planes(m, &p, in[0], c->out);
   const Expr *s = expr_i32(m, p.stride[1]);
   Stage st = nn_stage(m, 4, shape, "n o y x");
   const Expr *channel = p.stem ? nn_reduce_axis(&st, "rc", expr_i32(m, p.c)) : st.at[1];
@@ -297,10 +339,11 @@ static void schedule_copy(ImplGroup *g, BlockRV copy, const Planes *p)
   LoopRV *loop, q;
   int n = sched_get_loops(g->s, copy, g->arena, &loop);
   q = loop[n - 1];
-  if (p->width > 2 * WRITTEN * p->lanes) generic_split_by(g, q, WRITTEN * p->lanes, &q);
+  if (p->open) generic_split_by(g, q, p->lanes, &q);
+  else if (p->width > 2 * WRITTEN * p->lanes) generic_split_by(g, q, WRITTEN * p->lanes, &q);
   sched_vectorize(g->s, q);
   if (p->stride[1] > 1) sched_unroll(g->s, loop[n - 2]);
-  sched_storage_align(g->s, copy, 0, 3, (int)p->lanes, 0);
+  if (!p->open) sched_storage_align(g->s, copy, 0, 3, (int)p->lanes, 0);
 }
 
 /* The loops over n and what threads share beside it, and the product's inside a band. */
@@ -316,7 +359,8 @@ static Order depthwise_order(ImplGroup *g, const Planes *p, BlockRV product)
   LoopRV rows = generic_split_by(g, l[2], p->rows, &r);
   LoopRV band = generic_split_by(g, rows, p->band, &tile);
   LoopRV column = generic_split_by(g, l[3], p->lanes, &lane);
-  sched_reorder(g->s, 9, (const LoopRV[]){l[0], l[1], band, tile, column, l[5], l[4], r, lane});
+  int n = p->open ? 1 : 0; /* images inside, so that threads share channels, whose number is known */
+  sched_reorder(g->s, 9, (const LoopRV[]){l[n], l[1 - n], band, tile, column, l[5], l[4], r, lane});
   epilogue_write_out(g, impl_attach_epilogue(g, product, column), 5, false);
   sched_unroll(g->s, l[5]), sched_unroll(g->s, l[4]), sched_unroll(g->s, r);
   sched_vectorize(g->s, lane);
@@ -353,13 +397,15 @@ void planes_schedule(ImplGroup *g)
   Order to = p.stem ? stem_order(g, &p, product) : depthwise_order(g, &p, product);
   sched_compute_at(g->s, copy, to.band, false, -1);
   double bytes = (double)((p.n ? p.n : 1) * (p.c * p.in[0] * p.in[1] + p.o * p.out[0] * p.out[1]) * p.bytes);
-  int threads = cost_threads(g->target, impl_flops(g->anchor), bytes);
+  double flops = 2 * (double)((p.n ? p.n : 1) * p.o * p.out[0] * p.out[1] * p.k[0] * p.k[1]) * (double)(p.stem ? p.c : 1);
+  int threads = cost_threads(g->target, flops, bytes);
   /* Bands are shared too where planes alone would leave a fifth of the threads' time unused.  Else the first and the
    * last, which have padding, are told apart from the others. */
   int64_t planes = (p.n ? p.n : 1) * p.c;
-  bool few = 4 * up(planes, threads) * threads > 5 * planes;
-  LoopRV shared = p.stem ? sched_fuse(g->s, 2, (const LoopRV[]){to.n, to.band}, true)
-                         : sched_fuse(g->s, few ? 3 : 2, (const LoopRV[]){to.n, to.channel, to.band}, true);
+  bool few = !p.open && 4 * up(planes, threads) * threads > 5 * planes;
+  LoopRV shared = p.open   ? to.channel
+                  : p.stem ? sched_fuse(g->s, 2, (const LoopRV[]){to.n, to.band}, true)
+                           : sched_fuse(g->s, few ? 3 : 2, (const LoopRV[]){to.n, to.channel, to.band}, true);
   if (threads > 1) sched_parallel(g->s, shared);
   schedule_copy(g, copy, &p);
   generic_rest(g);

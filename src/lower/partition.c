@@ -551,10 +551,12 @@ static Stmt *peel_conds(Below *b, Stmt *s, int tries)
       const Cond *c = &b->conds.v[i];
       Range r;
       Range cut = range;
-      /* Pieces before and after a parallel loop leave workers idle: the loops of the copy can do it. */
-      if (s->u.loop.kind == FOR_PARALLEL && c->copied && uses_one_of(c->e, b->inner.n, b->inner.v)) continue;
+      /* Pieces before and after a parallel loop leave workers idle, and those of a loop of unknown length may be empty:
+       * the loops of the copy can do it. */
+      bool open = s->u.loop.extent->kind != E_INT;
+      if ((s->u.loop.kind == FOR_PARALLEL || open) && c->copied && uses_one_of(c->e, b->inner.n, b->inner.v)) continue;
       /* Nor is a piece of a loop of unknown length worth its code where a loop inside can be cut. */
-      if (likely && s->u.loop.extent->kind != E_INT && goes_inside(s, c->e)) continue;
+      if (likely && open && goes_inside(s, c->e)) continue;
       if (c->likely != likely || (!likely && !b->spatial && !p->in_tail) || !true_range(b, c->e, &r)) continue;
       if (!intersect(p, &cut, r) || !may_cut(s, cut)) continue;
       range = cut;

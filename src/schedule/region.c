@@ -210,7 +210,8 @@ static bool used_once(const Expr *const *index, int n, const Var *v)
 }
 
 /* Steps of a loop may overlap those of another one, as windows do: an index takes all values between its ends when,
- * by size, no step is larger than all that the smaller ones cover and one more. */
+ * by size, no step is larger than all that the smaller ones cover and one more.  How many steps the largest one takes
+ * need not be known. */
 static bool overlaps_densely(Analyzer *an, int n, const Expr *const *index, int nloop, const IterVar *const *loop)
 {
   enum { MOST = 8 };
@@ -219,7 +220,7 @@ static bool overlaps_densely(Analyzer *an, int n, const Expr *const *index, int 
   if (nloop > MOST) return false;
   for (int i = 0; i < nloop; i++) vars[i] = loop[i]->var;
   for (int i = 0; i < nloop; i++)
-    if (!used_once(index, n, vars[i]) || loop[i]->extent->kind != E_INT) return false;
+    if (!used_once(index, n, vars[i])) return false;
   for (int d = 0; d < n; d++) {
     if (!expr_linear(an, index[d], nloop, vars, coeff)) return false;
     bool done[MOST] = {false};
@@ -231,8 +232,10 @@ static bool overlaps_densely(Analyzer *an, int n, const Expr *const *index, int 
         if (!done[i] && (next < 0 || coeff[i]->u.i < coeff[next]->u.i)) next = i;
       }
       done[next] = true;
-      if (coeff[next]->u.i > covered + 1) return false;
-      covered += coeff[next]->u.i * (loop[next]->extent->u.i - 1);
+      if (coeff[next]->u.i == 0) continue;
+      if (covered < 0 || coeff[next]->u.i > covered + 1) return false;
+      bool counted = loop[next]->extent->kind == E_INT;
+      covered = counted ? covered + coeff[next]->u.i * (loop[next]->extent->u.i - 1) : -1;
     }
   }
   return true;
