@@ -30,6 +30,7 @@
 DEFINE_PLAN(PlanesPlan, PLANES_PLAN)
 
 enum { FEW_CHANNELS = 8, MOST_TAPS = 49 }; /* written out for all rows of a tile */
+enum { OPEN_STEPS = 84 };                  /* where that is code twice or more: products of a tile */
 
 typedef struct Planes {
   int64_t n, c, o, in[2], out[2], k[2], stride[2], before[2]; /* n 0: not known; rows, columns */
@@ -227,8 +228,9 @@ void planes_plans(const ImplCall *call, PlanList *list)
   for (int64_t outs = 1; outs <= (p.stem ? t->vector_registers : 1); outs++) {
     if (p.o % outs || (w->ndim == 5 && known_size(w, 4) != outs)) continue;
     for (int64_t rows = 1; (p.open || rows <= p.out[0]) && tile_fits(t, &p, outs, rows); rows++) {
-      if (p.open) add_open(list, t, &p, rows);
-      else add_bands(list, t, &p, outs, rows);
+      bool short_code = rows == 1 || rows * p.k[0] * p.k[1] <= OPEN_STEPS;
+      if (p.open && short_code) add_open(list, t, &p, rows);
+      if (!p.open) add_bands(list, t, &p, outs, rows);
     }
   }
 }

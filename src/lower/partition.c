@@ -411,9 +411,30 @@ static Stmt *choose(Part *p, Stmt *s, Range r, const ExprVec *held)
   return s;
 }
 
-/* A loop to become vectors or to be written out whose shrunk range is not constant: all of it where that fits. */
+static void note_local(void *env, const Expr *e)
+{
+  *(bool *)env |= e->kind == E_LOAD && !strcmp(e->u.buffer->scope, "local");
+}
+
+/* A store of what may be in registers: its places there must be told when compiling. */
+static bool stores_registers(Part *p, Stmt *s)
+{
+  while (s->kind == S_FOR || s->kind == S_IF) s = s->kind == S_FOR ? s->u.loop.body : s->u.cond.then;
+  bool local = false;
+  if (s->kind == S_STORE && strcmp(s->u.store.buffer->scope, "local"))
+    expr_visit(p->lo->ctx, s->u.store.value, note_local, &local);
+  return local;
+}
+
+/* A loop to become vectors or to be written out whose shrunk range is not constant: all of it where that fits; what is
+ * in registers one by one, each under its condition. */
 static Stmt *shrink_or_whole(Part *p, Stmt *s, Range r, const ExprVec *held)
 {
+  if (p->in_tail && stores_registers(p, s)) {
+    s->u.loop.kind = FOR_UNROLLED;
+    lower_map_children(p->lo->m, s, part_stmt, p);
+    return s;
+  }
   Module *m = p->lo->m;
   const Expr *zero = lower_int(m, r.lo, 0);
   const Expr *n = s->u.loop.extent;
