@@ -267,6 +267,17 @@ static LoopRV fuse_range(ImplGroup *g, const LoopRV *loop, int n)
   return n == 1 ? loop[0] : sched_fuse(g->s, n, loop, true);
 }
 
+/* How many of the loops are counted as one without a division by an extent that is not known: none but the first that
+ * is longer than one is open. */
+static int countable(ImplGroup *g, const LoopRV *loop, int n)
+{
+  int k = 0;
+  while (k < n && known(sched_loop_stmt(g->s, loop[k])->u.loop.extent) == 1) k++;
+  if (k < n) k++;
+  while (k < n && known(sched_loop_stmt(g->s, loop[k])->u.loop.extent)) k++;
+  return k;
+}
+
 /* How many parts, of `steps` equal steps for each of `times` outer ones, keep the threads busy; 0 when none does. */
 static int64_t even_parts(int64_t steps, int64_t times, int threads)
 {
@@ -290,13 +301,13 @@ static void parallel_outer(ImplGroup *g, int n, const LoopRV *outer, const int64
   if (n && (steps >= 2 * threads || steps >= 8)) {
     int k = 0;
     for (double many = 1; k < n && many < 16 * threads; k++) many *= extents[k] ? (double)extents[k] : 64;
-    share_loop(g, fuse_range(g, outer, k));
+    share_loop(g, fuse_range(g, outer, countable(g, outer, k)));
     return;
   }
   int64_t parts = n ? even_parts(inner_extent / lanes, (int64_t)steps, threads) : threads;
   if (!parts) parts = (int64_t)(threads / steps) + 1;
   if (inner_extent < parts * lanes * 4) {
-    if (n && steps > 1) share_loop(g, fuse_range(g, outer, n));
+    if (n && steps > 1) share_loop(g, fuse_range(g, outer, countable(g, outer, n)));
     return;
   }
   int64_t chunk = ((inner_extent + parts - 1) / parts + lanes - 1) / lanes * lanes;
@@ -573,7 +584,7 @@ static int threads_for(ImplGroup *g, const Nest *n, bool parallel)
 
 static void parallel_loops(ImplGroup *g, int n, const LoopRV *loop, int threads)
 {
-  if (n && threads > 1) share_loop(g, fuse_range(g, loop, n));
+  if (n && threads > 1) share_loop(g, fuse_range(g, loop, countable(g, loop, n)));
 }
 
 /* Small windows are written out. */
@@ -963,7 +974,8 @@ typedef struct RowsTry {
   int n, rows;
   const BlockRV *block;
   Nest *const *nest;
-  LoopRV row;
+  LoopRV row, shared; /* the innermost loop of a row, and what threads share */
+  int depth;          /* loops down to it */
 } RowsTry;
 
 static void rows_body(Ctx *ctx, void *arg)
@@ -972,7 +984,10 @@ static void rows_body(Ctx *ctx, void *arg)
   RowsTry *t = arg;
   LoopRV outer[NEST_LOOPS];
   for (int d = 0; d < t->rows; d++) outer[d] = t->nest[t->n - 1]->loop[d].rv;
-  t->row = fuse_range(t->g, outer, t->rows);
+  int counted = countable(t->g, outer, t->rows);
+  t->shared = t->row = fuse_range(t->g, outer, counted);
+  t->depth = 1 + t->rows - counted;
+  if (counted < t->rows) t->row = outer[t->rows - 1];
   for (int i = t->n - 2; i >= 0; i--) sched_compute_at(t->g->s, t->block[i], t->row, false, -1);
 }
 
@@ -994,10 +1009,10 @@ static bool schedule_rows(ImplGroup *g, const BlockRV *block, int n)
   int threads = cost_threads(g->target, operations, bytes);
   for (int d = 0; d < rows; d++) steps *= nest[n - 1]->loop[d].extent ? (double)nest[n - 1]->loop[d].extent : 64;
   if (!rows || steps < 2 || (threads > 1 && steps < threads)) return false;
-  RowsTry t = {g, n, rows, block, nest, {-1}};
+  RowsTry t = {g, n, rows, block, nest, {-1}, {-1}, 1};
   if (!group_try(g, rows_body, &t)) return false;
-  for (int i = 0; i < n; i++) generic_block(g, block[i], 1, false);
-  if (threads > 1) share_loop(g, t.row);
+  for (int i = 0; i < n; i++) generic_block(g, block[i], t.depth, false);
+  if (threads > 1) share_loop(g, t.shared);
   return true;
 }
 
