@@ -98,6 +98,10 @@ def _write(directory, files, tag):
         f"Wheel-Version: 1.0\nGenerator: lathe\nRoot-Is-Purelib: {pure}\nTag: py3-none-{tag}\n".encode(),
         False,
     )
+    files[f"{info}/entry_points.txt"] = (
+        b"[torch_dynamo_backends]\nlathe = lathe.relay.frontend.pytorch.compiler:backend\n",
+        False,
+    )
     files[f"{info}/LICENSE"] = ((ROOT / "LICENSE").read_bytes(), False)
     record = []
     name = f"lathe-{_version()}-py3-none-{tag}.whl"

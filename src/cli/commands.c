@@ -107,12 +107,14 @@ const Command cli_commands[] = {
      TAKES_FILE, cli_run_build, false},
     {"compile", "compile a model into one file that runs", "MODEL -o OUTPUT [options]",
      "Imports the model (ONNX, or Relay text), optimises it and writes one self-contained file: code, weights and"
-     " everything a run needs.",
+     " everything a run needs.  What torch.export saved (.pt2) and TorchScript modules (.pt) are compiled through the"
+     " Python package.",
      "otsgEODrcZUwmxdT", NULL,
      "lathe compile net.onnx -o net.so --shape input=1,3,224,224\n"
      "lathe compile net.onnx -o net_arm.so --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n"
      "lathe compile net.onnx -o net.so --opt-level 2 --disabled-pass FuseOps --time\n"
-     "lathe compile net.onnx -o net.c\n",
+     "lathe compile net.onnx -o net.c\n"
+     "lathe compile net.pt2 -o net.so\n",
      TAKES_FILE, cli_run_compile, false},
     {"run", "run a compiled model (or compile one and run it)", "MODEL --input NAME=WHAT … [options]",
      "Runs a compiled model (.so), or a model file, on given inputs and shows or writes its outputs.", "ieukpCs",

@@ -387,6 +387,41 @@ static int run_help(LatheContext *context, int argc, char **argv)
   return 0;
 }
 
+/* ---- PyTorch's files ------------------------------------------------------------------------ */
+
+static bool is_pytorch(const char *path)
+{
+  return cli_ends_with(path, ".pt2") || cli_ends_with(path, ".pt") || cli_ends_with(path, ".pth");
+}
+
+/* 'lathe compile net.pt2' is the Python package's: the command line goes there as it is, and this does not return
+ * unless there is no Python. */
+static int compile_pytorch(int argc, char **argv)
+{
+  static const char program[] =
+      "import sys\n"
+      "try:\n"
+      "    from lathe.driver.pytorch import main\n"
+      "except ImportError as e:\n"
+      "    sys.exit(f'error: files of PyTorch are read through the Python package, which {sys.executable} does not have"
+      " ({e}); LATHE_PYTHON names another Python')\n"
+      "sys.exit(main(sys.argv[1:]))\n";
+  const char *python = getenv("LATHE_PYTHON") ? getenv("LATHE_PYTHON") : "python3";
+  const char **args = calloc((size_t)argc + 3, sizeof *args);
+  if (!args) return cli_refuse("out of memory");
+  int n = 0;
+  args[n++] = python;
+  args[n++] = "-c";
+  args[n++] = program;
+  for (int i = 2; i < argc; i++) args[n++] = argv[i];
+  execvp(python, (char *const *)(uintptr_t)args);
+  int status = cli_refuse("files of PyTorch are read through the Python package, and '%s' cannot be started: %s;"
+                          " LATHE_PYTHON names a Python that has it",
+                          python, strerror(errno));
+  free(args);
+  return status;
+}
+
 int main(int argc, char **argv)
 {
   const char *name = argc > 1 ? argv[1] : "";
@@ -395,6 +430,8 @@ int main(int argc, char **argv)
     cli_print_usage(stderr);
     return EXIT_USAGE;
   }
+  for (int i = 2; i < argc && !strcmp(name, "compile"); i++)
+    if (is_pytorch(argv[i])) return finish(compile_pytorch(argc, argv));
   LatheContext *context = lathe_context_new();
   if (!context) {
     fprintf(stderr, "error: out of memory\n");

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..relay.frontend.pytorch.compiler import backend
+from ..relay.frontend.pytorch.exported import check_version
 
 
 def optimize_torch(func: Any, example_inputs: Any = None, target: Any = None, **options: Any) -> Any:
@@ -23,6 +24,7 @@ def optimize_torch(func: Any, example_inputs: Any = None, target: Any = None, **
 
 
 def _register() -> None:
+    check_version()
     from torch._dynamo import list_backends, register_backend
 
     if "lathe" not in list_backends(()):

@@ -10,8 +10,8 @@ from ... import error
 from .model import TVMCModel
 
 #: Formats that are read, with the ends of their files' names.
-FORMATS = {"onnx": (".onnx",), "relay": (".relay", ".txt")}
-_OTHERS = ("keras", "pb", "tflite", "pytorch", "paddle", "coreml")
+FORMATS = {"onnx": (".onnx",), "relay": (".relay", ".txt"), "pytorch": (".pt2", ".pt", ".pth")}
+_OTHERS = ("keras", "pb", "tflite", "paddle", "coreml")
 
 
 def get_frontend_names() -> List[str]:
@@ -32,7 +32,7 @@ def guess_frontend(path: str) -> str:
 def load_model(
     path: Any, model_format: Optional[str] = None, shape_dict: Optional[Dict[str, Any]] = None, **kwargs: Any
 ) -> TVMCModel:
-    """A model from a file: ONNX, Relay text, or what TVMCModel.save wrote.  shape_dict gives sizes of inputs by name;
+    """A model from a file: ONNX, PyTorch, Relay text, or what TVMCModel.save wrote.  shape_dict gives sizes of inputs by name;
     other keywords go to the reader of the format."""
     path = os.fspath(path)
     if not os.path.isfile(path):
@@ -49,6 +49,10 @@ def load_model(
     if name == "onnx":
         mod, params = relay.frontend.from_onnx(path, shape=shape_dict, **kwargs)
         return TVMCModel(mod, params)
+    if name == "pytorch":
+        from ..pytorch import load
+
+        return TVMCModel(*load(path, shape_dict))
     if shape_dict or kwargs:
         raise error.UnsupportedError(
             f"shapes are part of Relay text: {', '.join([*(shape_dict or {}), *kwargs])} cannot be given"

@@ -8,8 +8,18 @@ decompose.py what PyTorch is asked to write as other operators first
 
 PyTorch itself is imported when a model is, never before."""
 
-from . import rows_control, rows_index, rows_math, rows_nn, rows_reduce, rows_shape
+from . import rows_control, rows_index, rows_math, rows_nn, rows_reduce, rows_shape, rows_special
 from .exported import from_pytorch
 from .table import ROWS
 
-__all__ = ["ROWS", "from_pytorch", "rows_control", "rows_index", "rows_math", "rows_nn", "rows_reduce", "rows_shape"]
+__all__ = [
+    "ROWS",
+    "from_pytorch",
+    "rows_control",
+    "rows_index",
+    "rows_math",
+    "rows_nn",
+    "rows_reduce",
+    "rows_shape",
+    "rows_special",
+]

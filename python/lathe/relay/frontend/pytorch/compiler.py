@@ -22,7 +22,9 @@ from . import decompose, exported, graph, sizes, table
 log = logging.getLogger("lathe.torch")
 
 
-def backend(gm: Any, example_inputs: Sequence[Any], *, options: Optional[Dict[str, Any]] = None, mode: Any = None) -> Callable[..., Any]:
+def backend(
+    gm: Any, example_inputs: Sequence[Any], *, options: Optional[Dict[str, Any]] = None, mode: Any = None
+) -> Callable[..., Any]:
     """The backend: options are target (as relay.build takes it) and opt_level."""
     import torch
     from torch._dynamo.backends.common import aot_autograd
@@ -31,7 +33,9 @@ def backend(gm: Any, example_inputs: Sequence[Any], *, options: Optional[Dict[st
     settings = dict(options or {})
     unknown = sorted(set(settings) - {"target", "opt_level"})
     if unknown:
-        raise error.ArgumentError(f"torch.compile(backend=\"lathe\"): there is no option '{unknown[0]}'; there are target and opt_level")
+        raise error.ArgumentError(
+            f"torch.compile(backend=\"lathe\"): there is no option '{unknown[0]}'; there are target and opt_level"
+        )
     if torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs):
         warnings.warn(
             "lathe: this graph records gradients, which is left to PyTorch; call the model under torch.no_grad() or "
@@ -180,7 +184,11 @@ class _Part:
                 given.append(known)
                 continue
             scalar = sizes.is_symbolic(known)
-            kind = TensorType((), "int64") if scalar else TensorType([dims.dim(d) for d in known.shape], graph.dtype_name(known.dtype))
+            kind = (
+                TensorType((), "int64")
+                if scalar
+                else TensorType([dims.dim(d) for d in known.shape], graph.dtype_name(known.dtype))
+            )
             made = var(node.name, kind)
             self.inputs.append(i)
             given.append(made)
@@ -195,7 +203,9 @@ class _Part:
                 self.outputs.append(("output", len(outs), node.meta.get("val")))
                 outs.append(value)
             else:
-                self.outputs.append(("input", self.places.index(node), None) if node in self.places else ("value", value, None))
+                self.outputs.append(
+                    ("input", self.places.index(node), None) if node in self.places else ("value", value, None)
+                )
         return Function(variables, TupleExpr(outs)) if outs else None
 
     def _attribute(self, name: str) -> Any:
@@ -226,8 +236,11 @@ class _Part:
                     ex.set_input_view(k, _shared(args[i]))
                 for kind, k, known in self.outputs:
                     if kind == "output" and _static(known) and k not in results:
-                        results[k] = torch.empty_like(known, device="cpu", memory_format=torch.contiguous_format) \
-                            if not _is_fake(known) else torch.empty(tuple(known.shape), dtype=known.dtype)
+                        results[k] = (
+                            torch.empty_like(known, device="cpu", memory_format=torch.contiguous_format)
+                            if not _is_fake(known)
+                            else torch.empty(tuple(known.shape), dtype=known.dtype)
+                        )
                         if results[k].numel():
                             ex.set_output_view(k, exported.share(results[k]))
                 ex.run()

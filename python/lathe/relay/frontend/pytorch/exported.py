@@ -35,14 +35,17 @@ def from_pytorch(
     tensors where that lies in order.  Buffers that the program changes come as outputs behind its own."""
     check_version()
     if keep_quantized_weight or export_renamed_c_graph_path is not None:
-        raise error.UnsupportedError("from_pytorch: keep_quantized_weight and export_renamed_c_graph_path are not supported")
-    program = script_module
+        raise error.UnsupportedError(
+            "from_pytorch: keep_quantized_weight and export_renamed_c_graph_path are not supported"
+        )
+    program, prefix = script_module, ""
     if not hasattr(program, "graph_signature"):
         from . import torchscript
 
         program = torchscript.exported(script_module, input_infos, default_dtype)
+        prefix = torchscript.PREFIX
     more = {_row_name(k): v for k, v in (custom_convert_map or {}).items()}
-    return convert(program, _names(input_infos), more)
+    return convert(program, _names(input_infos), more, prefix)
 
 
 def check_version() -> None:
@@ -50,9 +53,13 @@ def check_version() -> None:
     try:
         import torch
     except ImportError:
-        raise error.NotFoundError("from_pytorch needs PyTorch, which cannot be imported here: pip install torch") from None
+        raise error.NotFoundError(
+            "from_pytorch needs PyTorch, which cannot be imported here: pip install torch"
+        ) from None
     if tuple(int(p) for p in torch.__version__.split(".")[:2]) < OLDEST:
-        raise error.UnsupportedError(f"from_pytorch: PyTorch {torch.__version__} is too old; {OLDEST[0]}.{OLDEST[1]} or newer is needed")
+        raise error.UnsupportedError(
+            f"from_pytorch: PyTorch {torch.__version__} is too old; {OLDEST[0]}.{OLDEST[1]} or newer is needed"
+        )
 
 
 def _row_name(name: str) -> str:
@@ -90,12 +97,14 @@ def refuse_all(absent: Dict[str, int]) -> None:
         listed = ", ".join(f"{n} ({k})" if k > 1 else n for n, k in sorted(absent.items()))
         raise error.UnsupportedError(
             f"from_pytorch: operators that are not supported: {listed}; "
-            "custom_convert_map takes rows for them, or torch.compile(backend=\"lathe\") leaves them to PyTorch"
+            'custom_convert_map takes rows for them, or torch.compile(backend="lathe") leaves them to PyTorch'
         )
 
 
-def convert(program: Any, names: Optional[List[str]] = None, more: Optional[Dict[str, Any]] = None) -> Tuple[IRModule, Dict[str, NDArray]]:
-    """The module of an exported program."""
+def convert(
+    program: Any, names: Optional[List[str]] = None, more: Optional[Dict[str, Any]] = None, prefix: str = ""
+) -> Tuple[IRModule, Dict[str, NDArray]]:
+    """The module of an exported program; its parameters lose the prefix."""
     program = program.run_decompositions(decompose.decompositions(more))
     refuse_all(graph.unsupported(program.graph_module, more))
     g = graph.Graph(more=more)
@@ -121,9 +130,12 @@ def convert(program: Any, names: Optional[List[str]] = None, more: Optional[Dict
             variables.append(made)
             inputs.append(made)
         elif kind in ("PARAMETER", "BUFFER"):
-            tensor = program.state_dict[spec.target] if spec.target in program.state_dict else program.constants[spec.target]
-            made = var(spec.target, TensorType(list(tensor.shape), graph.dtype_name(tensor.dtype)))
-            params[spec.target] = share(tensor)
+            tensor = (
+                program.state_dict[spec.target] if spec.target in program.state_dict else program.constants[spec.target]
+            )
+            name = spec.target[len(prefix) :] if spec.target.startswith(prefix) else spec.target
+            made = var(name, TensorType(list(tensor.shape), graph.dtype_name(tensor.dtype)))
+            params[name] = share(tensor)
             weights.append(made)
             inputs.append(made)
         elif kind == "CONSTANT_TENSOR":
@@ -147,9 +159,8 @@ def convert(program: Any, names: Optional[List[str]] = None, more: Optional[Dict
                 continue
         (mine if spec.kind.name == "USER_OUTPUT" else changed).append(value)
     outs = mine + changed
-    used = [w for w in weights]
     body = outs[0] if len(outs) == 1 else TupleExpr(outs)
-    mod = IRModule.from_expr(Function(variables + used, body))
+    mod = IRModule.from_expr(Function(variables + weights, body))
     return mod, params
 
 
@@ -181,4 +192,6 @@ class _Dims:
             return made
         if kind == "FloorDiv":
             return te.floordiv(args[0], args[1])
-        return table.refuse(f"from_pytorch: an input of size {e}; give the size that it is computed of an input of its own")
+        return table.refuse(
+            f"from_pytorch: an input of size {e}; give the size that it is computed of an input of its own"
+        )

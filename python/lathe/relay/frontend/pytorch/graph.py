@@ -19,14 +19,29 @@ from . import sizes, table
 from .table import Refused, name_of
 
 DTYPES = (
-    "float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
-    "uint64", "bool", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
 )
 FLOATS = ("float16", "float32", "float64", "bfloat16")
 
 
 def dtype_name(dtype: Any) -> str:
-    """"float32" for torch.float32."""
+    """ "float32" for torch.float32."""
     name = str(dtype).rsplit(".", 1)[-1]
     if name not in DTYPES:
         table.refuse(f"tensors of {name}")
@@ -164,8 +179,11 @@ class Graph:
             elif node.op == "get_attr":
                 value = attribute(node.target)
             elif node.op == "output":
-                return [self._value(a) for a in node.args[0]] if isinstance(node.args[0], (list, tuple)) \
+                return (
+                    [self._value(a) for a in node.args[0]]
+                    if isinstance(node.args[0], (list, tuple))
                     else [self._value(node.args[0])]
+                )
             else:
                 value = self._call(node)
             self.values[node] = value
@@ -242,6 +260,27 @@ def unsupported(graph_module: Any, more: Optional[Dict[str, Any]] = None) -> Dic
 
 
 __all__ = [
-    "Constant", "FLOATS", "Function", "Graph", "If", "RelayExpr", "TensorType", "Tuple", "as_expr", "call_op", "cast",
-    "const", "dim", "dt", "dtype_name", "expand", "full", "rank", "reshape", "shape", "static", "unsupported", "var",
+    "Constant",
+    "FLOATS",
+    "Function",
+    "Graph",
+    "If",
+    "RelayExpr",
+    "TensorType",
+    "Tuple",
+    "as_expr",
+    "call_op",
+    "cast",
+    "const",
+    "dim",
+    "dt",
+    "dtype_name",
+    "expand",
+    "full",
+    "rank",
+    "reshape",
+    "shape",
+    "static",
+    "unsupported",
+    "var",
 ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence
+from typing import Any, Callable, List, Sequence
 
 from ...expr import Let
+from ...ty import FuncType, TupleType
 from .graph import Function, Graph, If, RelayExpr, TensorType, Tuple, cast, reshape, var
 from .table import row
 
@@ -34,21 +35,27 @@ def _cond(g: Graph, condition: Any, yes: Any, no: Any, operands: Sequence[Any]) 
     return [made[i] for i in range(len(branches[0].fields))]
 
 
-@row("higher_order.while_loop")
-def _while_loop(g: Graph, condition: Any, body: Any, carried: Sequence[Any], more: Sequence[Any] = ()) -> List[RelayExpr]:
-    """A function that calls itself as long as the condition holds."""
-    first = _tensors(carried)
+def loop(
+    first: Sequence[RelayExpr], holds: Callable[..., RelayExpr], step: Callable[..., List[RelayExpr]]
+) -> List[RelayExpr]:
+    """The values after as many steps as the condition holds for: a function that calls itself."""
     params = [var(f"carried{i}", TensorType(c.checked_type.shape, c.checked_type.dtype)) for i, c in enumerate(first)]
-    again = var("loop")
-    holds = reshape(cast(_inline(g, condition, [*params, *more])[0], "bool"), [])
-    step = _tensors(_inline(g, body, [*params, *more]))
-    from ...ty import FuncType, TupleType
-
     types = [p.type_annotation for p in params]
     again = var("loop", FuncType(types, TupleType(types)))
-    function = Function(params, If(holds, again(*step), Tuple(params)), TupleType(types))
-    made = Let(again, function, again(*first))
+    body = If(reshape(cast(holds(*params), "bool"), []), again(*step(*params)), Tuple(params))
+    made = Let(again, Function(params, body, TupleType(types)), again(*first))
     return [made[i] for i in range(len(first))]
+
+
+@row("higher_order.while_loop")
+def _while_loop(
+    g: Graph, condition: Any, body: Any, carried: Sequence[Any], more: Sequence[Any] = ()
+) -> List[RelayExpr]:
+    return loop(
+        _tensors(carried),
+        lambda *now: _inline(g, condition, [*now, *more])[0],
+        lambda *now: _tensors(_inline(g, body, [*now, *more])),
+    )
 
 
 @row("higher_order.wrap_with_set_grad_enabled")
@@ -57,5 +64,7 @@ def _grad_mode(g: Graph, _enabled: bool, module: Any, *operands: Any) -> List[An
 
 
 @row("higher_order.wrap_with_autocast")
-def _autocast(g: Graph, _device: Any, _dtype: Any, _enabled: Any, _cache: Any, module: Any, *operands: Any) -> List[Any]:
+def _autocast(
+    g: Graph, _device: Any, _dtype: Any, _enabled: Any, _cache: Any, module: Any, *operands: Any
+) -> List[Any]:
     return _inline(g, module, operands)

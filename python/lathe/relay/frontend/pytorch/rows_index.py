@@ -15,7 +15,9 @@ from .table import refuse, row
 def wrapped(index: RelayExpr, n: Any) -> RelayExpr:
     """Indices from the end as indices from the start."""
     index = cast(index, "int64")
-    return call_op("where", [call_op("less", [index, cast(0, "int64")]), call_op("add", [index, cast(n, "int64")]), index])
+    return call_op(
+        "where", [call_op("less", [index, cast(0, "int64")]), call_op("add", [index, cast(n, "int64")]), index]
+    )
 
 
 @row("aten.embedding")
@@ -113,10 +115,23 @@ def _index(g: Graph, x: RelayExpr, indices: Sequence[Optional[RelayExpr]]) -> Re
 
 
 @row("aten.index_put", "aten._unsafe_index_put")
-def _index_put(g: Graph, x: RelayExpr, indices: Sequence[Optional[RelayExpr]], values: RelayExpr, accumulate: bool = False, *_rest: Any) -> RelayExpr:
+def _index_put(
+    g: Graph,
+    x: RelayExpr,
+    indices: Sequence[Optional[RelayExpr]],
+    values: RelayExpr,
+    accumulate: bool = False,
+    *_rest: Any,
+) -> RelayExpr:
     known = [i for i in indices if i is not None]
     v = cast(values, dt(x))
-    if len(known) == 1 and dt(known[0]) in ("bool", "uint8") and _one_value(v) and not accumulate and indices[0] is not None:
+    if (
+        len(known) == 1
+        and dt(known[0]) in ("bool", "uint8")
+        and _one_value(v)
+        and not accumulate
+        and indices[0] is not None
+    ):
         mask = cast(known[0], "bool")
         mask = reshape(mask, shape(mask) + [1] * (rank(x) - rank(mask)))
         return call_op("where", [mask, reshape(v, []), x])
@@ -130,9 +145,13 @@ def _index_put(g: Graph, x: RelayExpr, indices: Sequence[Optional[RelayExpr]], v
     if axes == list(range(axes[0], axes[0] + len(axes))) and axes[0] > 0:
         # values stand as the indexed tensor would: the indices' own axes behind those before
         lead = axes[0]
-        want = [dim(x, i) for i in range(lead)] + [dim(joined, i + 1) for i in range(k)] + [dim(x, i) for i in rest[lead:]]
+        want = (
+            [dim(x, i) for i in range(lead)] + [dim(joined, i + 1) for i in range(k)] + [dim(x, i) for i in rest[lead:]]
+        )
         v = expand(v, want)
-        v = call_op("transpose", [v], axes=list(range(lead, lead + k)) + list(range(lead)) + list(range(lead + k, rank(v))))
+        v = call_op(
+            "transpose", [v], axes=list(range(lead, lead + k)) + list(range(lead)) + list(range(lead + k, rank(v)))
+        )
     else:
         v = expand(v, [dim(joined, i + 1) for i in range(k)] + tail)
     integer = dt(x) == "bool"
@@ -196,7 +215,9 @@ def _scatter_add(g: Graph, x: RelayExpr, axis: int, index: RelayExpr, source: Re
 
 
 @row("aten.scatter_reduce.two")
-def _scatter_reduce(g: Graph, x: RelayExpr, axis: int, index: RelayExpr, source: RelayExpr, mode: str, include: bool = True) -> RelayExpr:
+def _scatter_reduce(
+    g: Graph, x: RelayExpr, axis: int, index: RelayExpr, source: RelayExpr, mode: str, include: bool = True
+) -> RelayExpr:
     d = dt(x)
     start = x
     if not include:
@@ -279,8 +300,12 @@ def _counts(g: Graph, x: RelayExpr, *rest: Any) -> RelayExpr:
         return refuse("ends that depend on the data (min equals max)")
     d = dt(x)
     flat = call_op("reshape", [x], newshape=[-1])
-    inside = call_op("logical_and", [call_op("greater_equal", [flat, cast(low, d)]), call_op("less_equal", [flat, cast(high, d)])])
-    at = call_op("divide", [call_op("multiply", [call_op("subtract", [flat, cast(low, d)]), cast(bins, d)]), cast(high - low, d)])
+    inside = call_op(
+        "logical_and", [call_op("greater_equal", [flat, cast(low, d)]), call_op("less_equal", [flat, cast(high, d)])]
+    )
+    at = call_op(
+        "divide", [call_op("multiply", [call_op("subtract", [flat, cast(low, d)]), cast(bins, d)]), cast(high - low, d)]
+    )
     at = call_op("minimum", [cast(call_op("floor", [at]) if "float" in d else at, "int64"), cast(bins - 1, "int64")])
     hit = call_op("equal", [call_op("expand_dims", [at], axis=1), const(np.arange(bins).astype("int64"))])
     hit = call_op("logical_and", [hit, call_op("expand_dims", [inside], axis=1)])

@@ -19,10 +19,31 @@ def _float_unary(name: str) -> Any:
 
 
 for _aten, _relay in {
-    "exp": "exp", "log": "log", "log2": "log2", "log10": "log10", "sqrt": "sqrt", "rsqrt": "rsqrt", "sigmoid": "sigmoid",
-    "tanh": "tanh", "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan",
-    "sinh": "sinh", "cosh": "cosh", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "erf": "erf",
-    "floor": "floor", "ceil": "ceil", "trunc": "trunc", "neg": "negative", "round.default": "round",
+    "exp": "exp",
+    "log": "log",
+    "log2": "log2",
+    "log10": "log10",
+    "sqrt": "sqrt",
+    "rsqrt": "rsqrt",
+    "sigmoid": "sigmoid",
+    "tanh": "tanh",
+    "sin": "sin",
+    "cos": "cos",
+    "tan": "tan",
+    "asin": "asin",
+    "acos": "acos",
+    "atan": "atan",
+    "sinh": "sinh",
+    "cosh": "cosh",
+    "asinh": "asinh",
+    "acosh": "acosh",
+    "atanh": "atanh",
+    "erf": "erf",
+    "floor": "floor",
+    "ceil": "ceil",
+    "trunc": "trunc",
+    "neg": "negative",
+    "round.default": "round",
 }.items():
     row("aten." + _aten)(_float_unary(_relay))
 
@@ -70,7 +91,9 @@ def _expm1(g: Graph, x: RelayExpr) -> RelayExpr:
     """Near zero by its series; elsewhere 2 sinh(x/2) exp(x/2), which loses nothing."""
     x = cast(x, g.out_dtype)
     half = call_op("multiply", [x, cast(0.5, dt(x))])
-    exact = call_op("multiply", [cast(2.0, dt(x)), call_op("multiply", [call_op("sinh", [half]), call_op("exp", [half])])])
+    exact = call_op(
+        "multiply", [cast(2.0, dt(x)), call_op("multiply", [call_op("sinh", [half]), call_op("exp", [half])])]
+    )
     large = call_op("greater", [call_op("abs", [x]), cast(1.0, dt(x))])
     return call_op("where", [large, call_op("subtract", [call_op("exp", [x]), cast(1.0, dt(x))]), exact])
 
@@ -162,6 +185,8 @@ def _mul(g: Graph, a: Any, b: Any) -> RelayExpr:
 @row("aten.div", "aten.true_divide")
 def _div(g: Graph, a: Any, b: Any, mode: Any = None) -> RelayExpr:
     operands = pair(g, a, b, g.out_dtype)
+    if g.out_dtype not in FLOATS:  # prims.div of integers
+        mode = mode or "trunc"
     if mode == "floor":
         return _floor_divide(g, a, b)
     if mode == "trunc":
@@ -179,10 +204,18 @@ def _floor_divide(g: Graph, a: Any, b: Any) -> RelayExpr:
     r = call_op("trunc_mod", [x, y])
     q = call_op("divide", [call_op("subtract", [x, r]), y])
     zero = cast(0.0, d)
-    other = call_op("logical_and", [call_op("not_equal", [r, zero]), call_op("not_equal", [call_op("less", [r, zero]), call_op("less", [y, zero])])])
+    other = call_op(
+        "logical_and",
+        [
+            call_op("not_equal", [r, zero]),
+            call_op("not_equal", [call_op("less", [r, zero]), call_op("less", [y, zero])]),
+        ],
+    )
     q = call_op("where", [other, call_op("subtract", [q, cast(1.0, d)]), q])
     f = call_op("floor", [q])
-    f = call_op("where", [call_op("greater", [call_op("subtract", [q, f]), cast(0.5, d)]), call_op("add", [f, cast(1.0, d)]), f])
+    f = call_op(
+        "where", [call_op("greater", [call_op("subtract", [q, f]), cast(0.5, d)]), call_op("add", [f, cast(1.0, d)]), f]
+    )
     return call_op("where", [call_op("equal", [y, zero]), call_op("divide", [x, y]), f])
 
 
@@ -192,7 +225,13 @@ def _remainder(g: Graph, a: Any, b: Any) -> RelayExpr:
     if g.out_dtype not in FLOATS:
         return call_op("floor_mod", [x, y])
     r, zero = call_op("trunc_mod", [x, y]), cast(0.0, g.out_dtype)
-    other = call_op("logical_and", [call_op("not_equal", [r, zero]), call_op("not_equal", [call_op("less", [r, zero]), call_op("less", [y, zero])])])
+    other = call_op(
+        "logical_and",
+        [
+            call_op("not_equal", [r, zero]),
+            call_op("not_equal", [call_op("less", [r, zero]), call_op("less", [y, zero])]),
+        ],
+    )
     return call_op("where", [other, call_op("add", [r, y]), r])
 
 
@@ -216,8 +255,11 @@ def _pow(g: Graph, a: Any, b: Any) -> RelayExpr:
             return call_op("rsqrt", [x])
         if b == 3:
             return call_op("multiply", [call_op("multiply", [x, x]), x])
-    return call_op("logical_or", [cast(a, d), call_op("logical_not", [cast(b, d)])]) if d == "bool" \
+    return (
+        call_op("logical_or", [cast(a, d), call_op("logical_not", [cast(b, d)])])
+        if d == "bool"
         else call_op("power", pair(g, a, b, d))
+    )
 
 
 @row("aten.atan2")
@@ -240,7 +282,9 @@ def _clamp(g: Graph, x: Any, low: Any = None, high: Any = None) -> RelayExpr:
     d = g.out_dtype
     x = cast(x, d)
     if d in FLOATS and not isinstance(low, RelayExpr) and not isinstance(high, RelayExpr):
-        return call_op("clip", [x], a_min=-math.inf if low is None else float(low), a_max=math.inf if high is None else float(high))
+        return call_op(
+            "clip", [x], a_min=-math.inf if low is None else float(low), a_max=math.inf if high is None else float(high)
+        )
     if low is not None:
         x = call_op("maximum", [x, cast(low, d)])
     if high is not None:
@@ -266,10 +310,16 @@ def _bits(name: str) -> Any:
 
 
 for _aten, _relay in {
-    "bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor",
-    "__and__": "bitwise_and", "__or__": "bitwise_or", "__xor__": "bitwise_xor",
-    "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift",
-    "__lshift__": "left_shift", "__rshift__": "right_shift",
+    "bitwise_and": "bitwise_and",
+    "bitwise_or": "bitwise_or",
+    "bitwise_xor": "bitwise_xor",
+    "__and__": "bitwise_and",
+    "__or__": "bitwise_or",
+    "__xor__": "bitwise_xor",
+    "bitwise_left_shift": "left_shift",
+    "bitwise_right_shift": "right_shift",
+    "__lshift__": "left_shift",
+    "__rshift__": "right_shift",
 }.items():
     row("aten." + _aten)(_bits(_relay))
 
@@ -286,7 +336,14 @@ def _compare(name: str) -> Any:
     return f
 
 
-for _aten, _relay in {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}.items():
+for _aten, _relay in {
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}.items():
     row("aten." + _aten)(_compare(_relay))
 
 
@@ -345,9 +402,25 @@ def convert(x: RelayExpr, dtype: str) -> RelayExpr:
     return cast(x, dtype)
 
 
-@row("aten.clone", "aten.contiguous", "aten.alias", "aten.detach", "aten.lift_fresh_copy", "aten.lift_fresh", "aten.dropout",
-     "aten.native_dropout", "aten._conj", "aten.resolve_conj", "aten.resolve_neg", "aten.positive",
-     "prims.device_put", "aten.feature_dropout", "aten.alpha_dropout", "aten.detach_copy", "aten.alias_copy")
+@row(
+    "aten.clone",
+    "aten.contiguous",
+    "aten.alias",
+    "aten.detach",
+    "aten.lift_fresh_copy",
+    "aten.lift_fresh",
+    "aten.dropout",
+    "aten.native_dropout",
+    "aten._conj",
+    "aten.resolve_conj",
+    "aten.resolve_neg",
+    "aten.positive",
+    "prims.device_put",
+    "aten.feature_dropout",
+    "aten.alpha_dropout",
+    "aten.detach_copy",
+    "aten.alias_copy",
+)
 def _same(g: Graph, x: RelayExpr, *rest: Any) -> Any:
     name = g.node.target._schema.name
     if "dropout" in name and True in rest:
@@ -357,7 +430,7 @@ def _same(g: Graph, x: RelayExpr, *rest: Any) -> Any:
     return x
 
 
-@row("aten.copy", "aten.copy_")
+@row("aten.copy")
 def _copy(g: Graph, to: RelayExpr, source: RelayExpr, *_rest: Any) -> RelayExpr:
     return expand(convert(source, dt(to)), g.out_shape)
 
@@ -367,9 +440,24 @@ def _fill(g: Graph, to: RelayExpr, value: Any) -> RelayExpr:
     return expand(cast(value, dt(to)), g.out_shape)
 
 
-@row("aten.full", "aten.full_like", "aten.new_full", "aten.scalar_tensor", "aten.zeros", "aten.zeros_like", "aten.ones",
-     "aten.ones_like", "aten.new_zeros", "aten.new_ones", "aten.empty", "aten.empty_like", "aten.new_empty",
-     "aten.empty_strided", "aten.new_empty_strided", "aten.empty_permuted")
+@row(
+    "aten.full",
+    "aten.full_like",
+    "aten.new_full",
+    "aten.scalar_tensor",
+    "aten.zeros",
+    "aten.zeros_like",
+    "aten.ones",
+    "aten.ones_like",
+    "aten.new_zeros",
+    "aten.new_ones",
+    "aten.empty",
+    "aten.empty_like",
+    "aten.new_empty",
+    "aten.empty_strided",
+    "aten.new_empty_strided",
+    "aten.empty_permuted",
+)
 def _full(g: Graph, *args: Any) -> RelayExpr:
     """(What is empty holds whatever it holds: zeros here.)"""
     name = g.node.target._schema.name.split("::")[1]
@@ -396,9 +484,19 @@ def _sym_size(g: Graph, x: RelayExpr, axis: int) -> Any:
     return dim(x, axis)
 
 
-@row("aten._assert_async", "aten._assert_scalar", "aten.sym_constrain_range", "aten.sym_constrain_range_for_size",
-     "aten._assert_tensor_metadata", "aten._functional_assert_async", "aten._functional_sym_constrain_range",
-     "aten._functional_sym_constrain_range_for_size", "aten._functional_assert_scalar", "aten._print", "_assert")
+@row(
+    "aten._assert_async",
+    "aten._assert_scalar",
+    "aten.sym_constrain_range",
+    "aten.sym_constrain_range_for_size",
+    "aten._assert_tensor_metadata",
+    "aten._functional_assert_async",
+    "aten._functional_sym_constrain_range",
+    "aten._functional_sym_constrain_range_for_size",
+    "aten._functional_assert_scalar",
+    "aten._print",
+    "_assert",
+)
 def _assertion(g: Graph, *args: Any) -> Any:
     """Sizes that do not fit are found where they meet; nothing else is asserted at run time."""
     return args[-1] if args and isinstance(args[-1], RelayExpr) else None
@@ -411,14 +509,86 @@ def _nan_to_num(g: Graph, x: RelayExpr, nan: Any = None, high: Any = None, low: 
         return x
     top = float(np.finfo(d).max) if d != "bfloat16" else 3.3895313892515355e38
     is_inf = call_op("isinf", [x])
-    ends = call_op("where", [call_op("greater", [x, cast(0.0, d)]), cast(top if high is None else high, d), cast(-top if low is None else low, d)])
-    return call_op("where", [call_op("isnan", [x]), cast(0.0 if nan is None else nan, d), call_op("where", [is_inf, ends, x])])
+    ends = call_op(
+        "where",
+        [
+            call_op("greater", [x, cast(0.0, d)]),
+            cast(top if high is None else high, d),
+            cast(-top if low is None else low, d),
+        ],
+    )
+    return call_op(
+        "where", [call_op("isnan", [x]), cast(0.0 if nan is None else nan, d), call_op("where", [is_inf, ends, x])]
+    )
 
 
 @row("aten.signbit")
 def _signbit(g: Graph, x: RelayExpr) -> RelayExpr:
     d = dt(x)
     if d not in FLOATS:
-        return full(False, g.out_shape, "bool") if d == "bool" or d.startswith("uint") else call_op("less", [x, cast(0, d)])
+        return (
+            full(False, g.out_shape, "bool")
+            if d == "bool" or d.startswith("uint")
+            else call_op("less", [x, cast(0, d)])
+        )
     bits = {"float16": "int16", "bfloat16": "int16", "float32": "int32", "float64": "int64"}[d]
     return call_op("less", [call_op("reinterpret", [x], dtype=bits), const(0, bits)])
+
+
+# PyTorch's primitives that are one of the operators above
+ROW_OF_PRIM = {
+    "abs": "abs",
+    "neg": "neg",
+    "ceil": "ceil",
+    "floor": "floor",
+    "trunc": "trunc",
+    "round": "round.default",
+    "exp": "exp",
+    "log": "log",
+    "log2": "log2",
+    "log10": "log10",
+    "sqrt": "sqrt",
+    "rsqrt": "rsqrt",
+    "sin": "sin",
+    "cos": "cos",
+    "tan": "tan",
+    "asin": "asin",
+    "acos": "acos",
+    "atan": "atan",
+    "sinh": "sinh",
+    "cosh": "cosh",
+    "tanh": "tanh",
+    "asinh": "asinh",
+    "acosh": "acosh",
+    "atanh": "atanh",
+    "erf": "erf",
+    "expm1": "expm1",
+    "log1p": "log1p",
+    "exp2": "exp2",
+    "sign": "sign",
+    "reciprocal": "reciprocal",
+    "bitwise_not": "bitwise_not",
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "div": "div",
+    "fmod": "fmod",
+    "remainder": "remainder",
+    "pow": "pow",
+    "atan2": "atan2",
+    "maximum": "maximum",
+    "minimum": "minimum",
+    "bitwise_and": "bitwise_and",
+    "bitwise_or": "bitwise_or",
+    "bitwise_xor": "bitwise_xor",
+    "shift_left": "bitwise_left_shift",
+    "shift_right_arithmetic": "bitwise_right_shift",
+    "eq": "eq",
+    "ne": "ne",
+    "lt": "lt",
+    "le": "le",
+    "gt": "gt",
+    "ge": "ge",
+    "where": "where.self",
+    "signbit": "signbit",
+}

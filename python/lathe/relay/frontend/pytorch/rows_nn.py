@@ -6,7 +6,23 @@ from typing import Any, List, Optional, Sequence
 
 import numpy as np
 
-from .graph import FLOATS, Graph, RelayExpr, TensorType, call_op, cast, const, dim, dt, expand, full, rank, reshape, shape, static
+from .graph import (
+    FLOATS,
+    Graph,
+    RelayExpr,
+    TensorType,
+    call_op,
+    cast,
+    const,
+    dim,
+    dt,
+    expand,
+    full,
+    rank,
+    reshape,
+    shape,
+    static,
+)
 from .rows_reduce import reduce
 from .rows_shape import cut
 from .table import refuse, row
@@ -25,8 +41,16 @@ def _both(padding: Sequence[int], n: int) -> List[int]:
 # ---- products
 
 
-@row("aten.convolution", "aten._convolution", "aten.conv_transpose2d.input", "aten.conv_transpose1d", "aten.conv_transpose3d.input")
-def _convolution(g: Graph, x: RelayExpr, weight: RelayExpr, bias: Optional[RelayExpr], stride: Any, padding: Any, *rest: Any) -> RelayExpr:
+@row(
+    "aten.convolution",
+    "aten._convolution",
+    "aten.conv_transpose2d.input",
+    "aten.conv_transpose1d",
+    "aten.conv_transpose3d.input",
+)
+def _convolution(
+    g: Graph, x: RelayExpr, weight: RelayExpr, bias: Optional[RelayExpr], stride: Any, padding: Any, *rest: Any
+) -> RelayExpr:
     if "conv_transpose" in g.node.target._schema.name:
         output_padding, groups, dilation = rest
         transposed = True
@@ -36,7 +60,12 @@ def _convolution(g: Graph, x: RelayExpr, weight: RelayExpr, bias: Optional[Relay
     single = rank(x) == n + 1
     if single:
         x = reshape(x, [1] + shape(x))
-    attrs = {"strides": _each(stride, n), "padding": _both(padding, n), "dilation": _each(dilation, n), "groups": groups}
+    attrs = {
+        "strides": _each(stride, n),
+        "padding": _both(padding, n),
+        "dilation": _each(dilation, n),
+        "groups": groups,
+    }
     if transposed:
         made = call_op(f"nn.conv{n}d_transpose", [x, weight], output_padding=_each(output_padding, n), **attrs)
     else:
@@ -54,7 +83,11 @@ def _linear(g: Graph, x: RelayExpr, weight: RelayExpr, bias: Optional[RelayExpr]
     single = rank(x) == 1
     made = call_op("nn.dense", [reshape(x, [1] + shape(x)) if single else x, weight])
     if bias is not None:
-        made = call_op("nn.bias_add", [made, bias], axis=rank(made) - 1) if rank(bias) == 1 else call_op("add", [made, bias])
+        made = (
+            call_op("nn.bias_add", [made, bias], axis=rank(made) - 1)
+            if rank(bias) == 1
+            else call_op("add", [made, bias])
+        )
     return reshape(made, shape(made)[1:]) if single else made
 
 
@@ -91,7 +124,9 @@ def _batched(a: RelayExpr, b: RelayExpr) -> RelayExpr:
     ta = [1] * (k + 2 - rank(a)) + list(a.checked_type.shape)
     tb = [1] * (k + 2 - rank(b)) + list(b.checked_type.shape)
     lead = [y if isinstance(x, int) and x == 1 else x for x, y in zip(sa[:k], sb[:k])]
-    if k != 1 or any(isinstance(x, int) != isinstance(y, int) or (isinstance(x, int) and x != y) for x, y in zip(ta[:k], tb[:k])):
+    if k != 1 or any(
+        isinstance(x, int) != isinstance(y, int) or (isinstance(x, int) and x != y) for x, y in zip(ta[:k], tb[:k])
+    ):
         a = _folded(expand(reshape(a, sa), lead + sa[k:]), k)
         b = _folded(expand(reshape(b, sb), lead + sb[k:]), k)
     made = call_op("nn.batch_matmul", [a, b], transpose_a=False, transpose_b=False)
@@ -169,9 +204,26 @@ def _attention(g: Graph, q: RelayExpr, k: RelayExpr, v: RelayExpr, *rest: Any) -
         if rank(m) > 4:
             m = _folded(expand(m, want[:-2] + [s, t]), rank(m) - 3)
         args.append(m if dt(m) == "bool" else cast(m, dt(q)))
-    made = call_op("nn.attention", args, scale=float(scale), causal=bool(causal), guard="empty" if mask is not None else "none")
+    made = call_op(
+        "nn.attention", args, scale=float(scale), causal=bool(causal), guard="empty" if mask is not None else "none"
+    )
     made = made if ranks == 4 else reshape(made, want)
-    return [made, full(0.0, want[:-1], "float32")] if g.node.target._schema.name.endswith("for_cpu") else made
+    if not g.node.target._schema.name.endswith("for_cpu"):
+        return made
+    return [made, _log_sums(g, args, float(scale), bool(causal)) if g.wants(1) else None]
+
+
+def _log_sums(g: Graph, args: List[RelayExpr], scale: float, causal: bool) -> RelayExpr:
+    """The logarithm of the sum that attention divides each row by."""
+    q, k = args[:2]
+    scores = call_op("multiply", [_batched(q, call_op("transpose", [k], axes=[0, 1, 3, 2])), cast(scale, dt(q))])
+    if len(args) > 3:
+        m = args[3]
+        scores = call_op("where", [m, scores, cast(-np.inf, dt(q))]) if dt(m) == "bool" else call_op("add", [scores, m])
+    if causal:
+        s, t = static(scores, "attention")[2:]
+        scores = call_op("where", [const(np.tril(np.ones((s, t), bool))), scores, cast(-np.inf, dt(q))])
+    return cast(reshape(reduce("logsumexp", scores, [3], False), g.sizes(g.out[1].shape)), "float32")
 
 
 def _in_four(tensors: List[RelayExpr]) -> List[RelayExpr]:
@@ -223,7 +275,9 @@ def _ones(n: Sequence[int], dtype: str) -> RelayExpr:
 
 
 @row("aten.layer_norm", "aten.native_layer_norm")
-def _layer_norm(g: Graph, x: RelayExpr, over: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, *_rest: Any) -> Any:
+def _layer_norm(
+    g: Graph, x: RelayExpr, over: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, *_rest: Any
+) -> Any:
     k = len(over)
     d = dt(x)
     gamma = weight if weight is not None else _ones(list(over), d)
@@ -265,13 +319,21 @@ def _group_norm(g: Graph, x: RelayExpr, *rest: Any) -> Any:
         return made
     if 0 in x.checked_type.shape:
         return [made, full(0.0, g.sizes(g.out[1].shape), d), full(0.0, g.sizes(g.out[2].shape), d)]
-    parts = call_op("reshape", [x], newshape=[g.sizes(g.out[1].shape)[0], groups, -1]) if isinstance(dim(x, 0), int) else None
+    parts = (
+        call_op("reshape", [x], newshape=[g.sizes(g.out[1].shape)[0], groups, -1])
+        if isinstance(dim(x, 0), int)
+        else None
+    )
     if parts is None:
         return [made, None, None]
     mean = reduce("mean", parts, [2], True)
     off = call_op("subtract", [parts, mean])
     var = reduce("mean", call_op("multiply", [off, off]), [2], False)
-    return [made, reshape(mean, g.sizes(g.out[1].shape)), call_op("rsqrt", [call_op("add", [var, cast(float(eps), d)])])]
+    return [
+        made,
+        reshape(mean, g.sizes(g.out[1].shape)),
+        call_op("rsqrt", [call_op("add", [var, cast(float(eps), d)])]),
+    ]
 
 
 @row("aten._native_batch_norm_legit_no_training", "aten.cudnn_batch_norm", "aten.batch_norm", "aten.native_batch_norm")
@@ -308,12 +370,17 @@ def _windows(g: Graph, x: RelayExpr, n: int) -> tuple:
 
 
 def _max_pool(n: int, indices: bool) -> Any:
-    def f(g: Graph, x: RelayExpr, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False) -> Any:
+    def f(
+        g: Graph, x: RelayExpr, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False
+    ) -> Any:
         data, single = _windows(g, x, n)
         kernel = _each(kernel, n)
         attrs = {
-            "pool_size": kernel, "strides": _each(stride, n) if stride else kernel, "padding": _both(padding, n),
-            "dilation": _each(dilation, n), "ceil_mode": ceil,
+            "pool_size": kernel,
+            "strides": _each(stride, n) if stride else kernel,
+            "padding": _both(padding, n),
+            "dilation": _each(dilation, n),
+            "ceil_mode": ceil,
         }
         if not indices:
             made = call_op(f"nn.max_pool{n}d", [data], **attrs)
@@ -338,13 +405,26 @@ for _n in (1, 2, 3):
 
 
 def _avg_pool(n: int) -> Any:
-    def f(g: Graph, x: RelayExpr, kernel: Any, stride: Any = (), padding: Any = 0, ceil: bool = False, inside: bool = True, divisor: Any = None) -> RelayExpr:
+    def f(
+        g: Graph,
+        x: RelayExpr,
+        kernel: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil: bool = False,
+        inside: bool = True,
+        divisor: Any = None,
+    ) -> RelayExpr:
         data, single = _windows(g, x, n)
         d = dt(data)
         kernel = _each(kernel, n)
         attrs = {
-            "pool_size": kernel, "strides": _each(stride, n) if stride else kernel, "padding": _both(padding, n),
-            "dilation": [1] * n, "ceil_mode": ceil, "count_include_pad": inside,
+            "pool_size": kernel,
+            "strides": _each(stride, n) if stride else kernel,
+            "padding": _both(padding, n),
+            "dilation": [1] * n,
+            "ceil_mode": ceil,
+            "count_include_pad": inside,
         }
         if d not in FLOATS:
             data = cast(data, "float64")
@@ -391,7 +471,11 @@ def _adaptive_places(x: RelayExpr, size: List[int], n: int, g: Graph) -> RelayEx
         for i, (c, s, e) in enumerate(zip(cell, size, extents)):
             inside.append(slice(c * e // s, -(-(c + 1) * e // s)))
             window = cut(window, 2 + i, inside[-1].start, inside[-1].stop)
-        flat = reshape(window, shape(x)[:2] + [-1]) if all(isinstance(d, int) for d in shape(x)) else refuse("unknown sizes")
+        flat = (
+            reshape(window, shape(x)[:2] + [-1])
+            if all(isinstance(d, int) for d in shape(x))
+            else refuse("unknown sizes")
+        )
         at = cast(call_op("argmax", [flat], axis=[2], keepdims=False), "int64")
         cells.append(call_op("take", [const(places[tuple(inside)].reshape(-1).astype("int64")), at], axis=0))
     from .graph import Tuple
@@ -400,7 +484,7 @@ def _adaptive_places(x: RelayExpr, size: List[int], n: int, g: Graph) -> RelayEx
 
 
 for _n in (1, 2, 3):
-    row(f"aten.adaptive_avg_pool{_n}d", f"aten._adaptive_avg_pool{_n}d")(_adaptive("avg", _n))
+    row(f"aten.adaptive_avg_pool{_n}d", *([f"aten._adaptive_avg_pool{_n}d"] if _n > 1 else []))(_adaptive("avg", _n))
     row(f"aten.adaptive_max_pool{_n}d")(_adaptive("max", _n))
 
 
@@ -416,10 +500,12 @@ def _resize(g: Graph, x: RelayExpr, scales: Any, **how: Any) -> RelayExpr:
     before = [dim(x, a) for a in axes]
     if not scales and all(isinstance(v, int) for v in [*size, *before]):
         scales = None
-    if scales and all(isinstance(b, int) and isinstance(s, int) and b * f == s for b, s, f in zip(before, size, scales)):
+    if scales and all(
+        isinstance(b, int) and isinstance(s, int) and b * f == s for b, s, f in zip(before, size, scales)
+    ):
         scales = None
     if scales and all(f is not None for f in scales):
-        made = call_op("image.resize", [data], scales=[float(f) for f in scales], axes=axes, inputs=[], **how)
+        made = call_op("image.resize", [data], scales=[float(f) for f in scales], axes=axes, **how)
     elif all(isinstance(v, int) for v in size):
         layout = {1: "NCW", 2: "NCHW", 3: "NCDHW"}[n]
         made = call_op(f"image.resize{n}d", [data], size=size, layout=layout, **how)
@@ -430,8 +516,11 @@ def _resize(g: Graph, x: RelayExpr, scales: Any, **how: Any) -> RelayExpr:
 
 def _nearest(exact: bool) -> Any:
     def f(g: Graph, x: RelayExpr, _size: Any, *scales: Any) -> RelayExpr:
-        how = {"coordinate_transformation_mode": "half_pixel", "rounding_method": "round_prefer_ceil"} if exact \
+        how = (
+            {"coordinate_transformation_mode": "half_pixel", "rounding_method": "round_prefer_ceil"}
+            if exact
             else {"coordinate_transformation_mode": "asymmetric", "rounding_method": "floor"}
+        )
         return _resize(g, x, _factors(scales), method="nearest_neighbor", **how)
 
     return f
@@ -445,7 +534,14 @@ def _factors(scales: Sequence[Any]) -> Any:
 def _smooth(method: str) -> Any:
     def f(g: Graph, x: RelayExpr, _size: Any, corners: bool, *scales: Any) -> RelayExpr:
         mode = "align_corners" if corners else "half_pixel"
-        return _resize(g, x, None if corners else _factors(scales), method=method, coordinate_transformation_mode=mode, cubic_alpha=-0.75)
+        return _resize(
+            g,
+            x,
+            None if corners else _factors(scales),
+            method=method,
+            coordinate_transformation_mode=mode,
+            cubic_alpha=-0.75,
+        )
 
     return f
 
@@ -464,14 +560,29 @@ def _grid_sample(g: Graph, x: RelayExpr, grid: RelayExpr, mode: int, padding: in
     method = ["bilinear", "nearest", "bicubic"][mode]
     where = ["zeros", "border", "reflection"][padding]
     layout = "NCHW" if rank(x) == 4 else "NCDHW"
-    return call_op("image.grid_sample", [x, grid], method=method, layout=layout, padding_mode=where, align_corners=corners, grid_last=True)
+    return call_op(
+        "image.grid_sample",
+        [x, grid],
+        method=method,
+        layout=layout,
+        padding_mode=where,
+        align_corners=corners,
+        grid_last=True,
+    )
 
 
 @row("aten.im2col")
 def _im2col(g: Graph, x: RelayExpr, kernel: Any, dilation: Any, padding: Any, stride: Any) -> RelayExpr:
     single = rank(x) == 3
     data = reshape(x, [1] + shape(x)) if single else x
-    made = call_op("nn.im2col", [data], kernel_size=_each(kernel, 2), dilation=_each(dilation, 2), padding=_both(padding, 2), strides=_each(stride, 2))
+    made = call_op(
+        "nn.im2col",
+        [data],
+        kernel_size=_each(kernel, 2),
+        dilation=_each(dilation, 2),
+        padding=_both(padding, 2),
+        strides=_each(stride, 2),
+    )
     return reshape(made, g.out_shape) if single else made
 
 
@@ -479,7 +590,15 @@ def _im2col(g: Graph, x: RelayExpr, kernel: Any, dilation: Any, padding: Any, st
 def _col2im(g: Graph, x: RelayExpr, size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> RelayExpr:
     single = rank(x) == 2
     data = reshape(x, [1] + shape(x)) if single else x
-    made = call_op("nn.col2im", [data], image_size=list(size), kernel_size=_each(kernel, 2), dilation=_each(dilation, 2), padding=_both(padding, 2), strides=_each(stride, 2))
+    made = call_op(
+        "nn.col2im",
+        [data],
+        image_size=list(size),
+        kernel_size=_each(kernel, 2),
+        dilation=_each(dilation, 2),
+        padding=_both(padding, 2),
+        strides=_each(stride, 2),
+    )
     return reshape(made, g.out_shape)
 
 
@@ -493,16 +612,32 @@ def _nms(g: Graph, boxes: RelayExpr, scores: RelayExpr, threshold: float) -> Rel
 
     b = reshape(boxes, [1] + shape(boxes))
     s = call_op("expand_dims", [call_op("expand_dims", [scores], axis=0)], axis=0)
-    made = call_op("vision.all_class_non_max_suppression",
-                   [b, s, const(2**31 - 1, "int64"), const(threshold, "float32"), const(-np.inf, "float32")],
-                   output_format="onnx", center_point_box=0)
+    made = call_op(
+        "vision.all_class_non_max_suppression",
+        [b, s, const(2**31 - 1, "int64"), const(threshold, "float32"), const(-np.inf, "float32")],
+        output_format="onnx",
+        center_point_box=0,
+    )
     kept = call_op("take", [made[0], const(2, "int64")], axis=1)
-    return call_op("dyn.strided_slice", [cast(kept, "int64"), sizes.vector([0]), cast(made[1], "int64"), sizes.vector([1])], axes=[0])
+    return call_op(
+        "dyn.strided_slice",
+        [cast(kept, "int64"), sizes.vector([0]), cast(made[1], "int64"), sizes.vector([1])],
+        axes=[0],
+    )
 
 
 @row("torchvision.roi_align")
-def _roi_align(g: Graph, x: RelayExpr, rois: RelayExpr, scale: float, h: int, w: int, ratio: int, aligned: bool) -> RelayExpr:
-    return call_op("vision.roi_align", [x, rois], pooled_size=[h, w], spatial_scale=float(scale), sample_ratio=ratio, half_pixel=aligned)
+def _roi_align(
+    g: Graph, x: RelayExpr, rois: RelayExpr, scale: float, h: int, w: int, ratio: int, aligned: bool
+) -> RelayExpr:
+    return call_op(
+        "vision.roi_align",
+        [x, rois],
+        pooled_size=[h, w],
+        spatial_scale=float(scale),
+        sample_ratio=ratio,
+        half_pixel=aligned,
+    )
 
 
 @row("torchvision.roi_pool")
@@ -511,9 +646,33 @@ def _roi_pool(g: Graph, x: RelayExpr, rois: RelayExpr, scale: float, h: int, w: 
 
 
 @row("torchvision.deform_conv2d")
-def _deform_conv2d(g: Graph, x: RelayExpr, weight: RelayExpr, offset: RelayExpr, mask: RelayExpr, bias: RelayExpr, sh: int, sw: int, ph: int, pw: int, dh: int, dw: int, groups: int, parts: int, use_mask: bool) -> RelayExpr:
+def _deform_conv2d(
+    g: Graph,
+    x: RelayExpr,
+    weight: RelayExpr,
+    offset: RelayExpr,
+    mask: RelayExpr,
+    bias: RelayExpr,
+    sh: int,
+    sw: int,
+    ph: int,
+    pw: int,
+    dh: int,
+    dw: int,
+    groups: int,
+    parts: int,
+    use_mask: bool,
+) -> RelayExpr:
     args = [x, offset, weight] + ([mask] if use_mask else [])
-    made = call_op("nn.deformable_conv2d", args, strides=[sh, sw], padding=[ph, pw, ph, pw], dilation=[dh, dw], deformable_groups=parts, groups=groups)
+    made = call_op(
+        "nn.deformable_conv2d",
+        args,
+        strides=[sh, sw],
+        padding=[ph, pw, ph, pw],
+        dilation=[dh, dw],
+        deformable_groups=parts,
+        groups=groups,
+    )
     return call_op("nn.bias_add", [made, bias], axis=1)
 
 

@@ -6,7 +6,23 @@ from typing import Any, List, Optional
 
 import numpy as np
 
-from .graph import FLOATS, Graph, RelayExpr, Tuple, call_op, cast, const, dim, dt, expand, full, rank, reshape, shape, static
+from .graph import (
+    FLOATS,
+    Graph,
+    RelayExpr,
+    Tuple,
+    call_op,
+    cast,
+    const,
+    dim,
+    dt,
+    expand,
+    full,
+    rank,
+    reshape,
+    shape,
+    static,
+)
 from .rows_shape import cut, pick
 from .table import refuse, row
 
@@ -72,7 +88,10 @@ def _arg(name: str) -> Any:
         if not rank(x):
             return full(0, g.out_shape, "int64")
         if axis is None:
-            return reshape(cast(call_op(name, [call_op("reshape", [x], newshape=[-1])], axis=[0], keepdims=False), "int64"), g.out_shape)
+            return reshape(
+                cast(call_op(name, [call_op("reshape", [x], newshape=[-1])], axis=[0], keepdims=False), "int64"),
+                g.out_shape,
+            )
         return cast(call_op(name, [x], axis=[axis % rank(x)], keepdims=keep), "int64")
 
     return f
@@ -97,7 +116,11 @@ def _count(x: RelayExpr, axes: List[int]) -> Any:
     n: Any = 1
     for a in axes:
         d = dim(x, a)
-        n = n * d if isinstance(n, int) and isinstance(d, int) else call_op("multiply", [cast(n, "int64"), cast(d, "int64")])
+        n = (
+            n * d
+            if isinstance(n, int) and isinstance(d, int)
+            else call_op("multiply", [cast(n, "int64"), cast(d, "int64")])
+        )
     return n
 
 
@@ -111,7 +134,9 @@ def spread(x: RelayExpr, axes: List[int], correction: Any, keep: bool) -> RelayE
     c = 1 if correction is None else correction
     if isinstance(n, int):
         return call_op("divide", [total, cast(float(max(n - c, 0)), d)])
-    return call_op("divide", [total, call_op("maximum", [call_op("subtract", [cast(n, d), cast(float(c), d)]), cast(0.0, d)])])
+    return call_op(
+        "divide", [total, call_op("maximum", [call_op("subtract", [cast(n, d), cast(float(c), d)]), cast(0.0, d)])]
+    )
 
 
 @row("aten.var.correction")
@@ -185,11 +210,20 @@ def _topk(g: Graph, x: RelayExpr, k: Any, axis: int = -1, largest: bool = True, 
     if not rank(x):
         return [x, const(0, "int64")]
     if not isinstance(k, int):
-        made = call_op("dyn.topk", [_in_order(x), cast(k, "int64")], axis=axis % rank(x), ret_type="both", is_ascend=not largest, dtype="int64")
+        made = call_op(
+            "dyn.topk",
+            [_in_order(x), cast(k, "int64")],
+            axis=axis % rank(x),
+            ret_type="both",
+            is_ascend=not largest,
+            dtype="int64",
+        )
     elif k == 0:
         return [full(0, g.out_shape, dt(x)), full(0, g.out_shape, "int64")]
     else:
-        made = call_op("topk", [_in_order(x)], k=k, axis=axis % rank(x), ret_type="both", is_ascend=not largest, dtype="int64")
+        made = call_op(
+            "topk", [_in_order(x)], k=k, axis=axis % rank(x), ret_type="both", is_ascend=not largest, dtype="int64"
+        )
     return [cast(made[0], dt(x)), made[1]]
 
 
@@ -218,7 +252,10 @@ def _middle(x: RelayExpr, axis: int, keep: bool, skip: bool) -> List[RelayExpr]:
             low = call_op("floor_divide", [call_op("subtract", [good, cast(1, "int64")]), cast(2, "int64")])
             low = call_op("maximum", [low, cast(0, "int64")])
         else:
-            low = call_op("where", [call_op("greater", [nans, cast(0, "int64")]), call_op("minimum", [good, cast(n - 1, "int64")]), low])
+            low = call_op(
+                "where",
+                [call_op("greater", [nans, cast(0, "int64")]), call_op("minimum", [good, cast(n - 1, "int64")]), low],
+            )
     where = call_op("gather", [at, low], axis=axis)
     value = call_op("gather", [x, where], axis=axis)
     return [value, where] if keep else [call_op("squeeze", [v], axis=[axis]) for v in (value, where)]
@@ -254,7 +291,16 @@ def _running_extreme(name: str, better: str) -> Any:
             old = call_op(better, [before, here])
             if dt(value) in FLOATS:
                 old = call_op("logical_and", [old, call_op("logical_not", [call_op("isnan", [here])])])
-                old = call_op("logical_or", [old, call_op("logical_and", [call_op("isnan", [before]), call_op("logical_not", [call_op("isnan", [here])])])])
+                old = call_op(
+                    "logical_or",
+                    [
+                        old,
+                        call_op(
+                            "logical_and",
+                            [call_op("isnan", [before]), call_op("logical_not", [call_op("isnan", [here])])],
+                        ),
+                    ],
+                )
             rest = call_op("where", [old, before, here])
             rest_at = call_op("where", [old, before_at, here_at])
             value = call_op("concatenate", [Tuple([cut(value, axis, 0, step), rest])], axis=axis)
@@ -270,7 +316,9 @@ row("aten.cummin")(_running_extreme("min", "less"))
 
 
 @row("aten.searchsorted.Tensor", "aten.searchsorted.Scalar")
-def _searchsorted(g: Graph, sequence: RelayExpr, values: Any, _int32: bool, right: bool, side: Any = None, sorter: Any = None) -> RelayExpr:
+def _searchsorted(
+    g: Graph, sequence: RelayExpr, values: Any, _int32: bool, right: bool, side: Any = None, sorter: Any = None
+) -> RelayExpr:
     if sorter is not None:
         sequence = call_op("gather", [sequence, sorter], axis=rank(sequence) - 1)
     return _search(g, sequence, values, right or side == "right")
@@ -292,7 +340,13 @@ def _search(g: Graph, sequence: RelayExpr, values: Any, right: bool) -> RelayExp
     s1 = call_op("expand_dims", [s], axis=rank(s) - 1) if rank(s) > 1 else s
     before = call_op("less_equal" if right else "less", [s1, v1])
     if dt(s) in FLOATS:  # NaN stands behind everything
-        before = call_op("logical_or", [before, call_op("logical_and", [call_op("isnan", [v1]), call_op("logical_not", [call_op("isnan", [s1])])])])
+        before = call_op(
+            "logical_or",
+            [
+                before,
+                call_op("logical_and", [call_op("isnan", [v1]), call_op("logical_not", [call_op("isnan", [s1])])]),
+            ],
+        )
         if right:
             before = call_op("logical_or", [before, call_op("isnan", [v1])])
     return cast(reduce("sum", cast(before, "int64"), [rank(v)], False), g.out_dtype)

@@ -7,14 +7,43 @@ from typing import Any, List, Sequence
 import numpy as np
 
 from . import sizes
-from .graph import FLOATS, Graph, RelayExpr, Tuple, call_op, cast, const, dim, dt, expand, full, rank, reshape, shape, static
+from .graph import (
+    FLOATS,
+    Graph,
+    RelayExpr,
+    Tuple,
+    call_op,
+    cast,
+    const,
+    dim,
+    dt,
+    expand,
+    full,
+    rank,
+    reshape,
+    shape,
+    static,
+)
 from .table import refuse, row
 
 LAST = 2**63 - 1
 
 
-@row("aten.view.default", "aten._unsafe_view", "aten.reshape", "aten.squeeze", "aten.unsqueeze", "aten.flatten", "aten.unflatten",
-     "aten.view_copy.default", "aten._reshape_alias", "aten.squeeze_copy", "aten.unsqueeze_copy", "aten._reshape_copy", "aten.view_as")
+@row(
+    "aten.view.default",
+    "aten._unsafe_view",
+    "aten.reshape",
+    "aten.squeeze",
+    "aten.unsqueeze",
+    "aten.flatten",
+    "aten.unflatten",
+    "aten.view_copy.default",
+    "aten._reshape_alias",
+    "aten.squeeze_copy",
+    "aten.unsqueeze_copy",
+    "aten._reshape_copy",
+    "aten.view_as",
+)
 def _reshape(g: Graph, x: RelayExpr, *_rest: Any) -> RelayExpr:
     return reshape(x, g.out_shape)
 
@@ -81,7 +110,9 @@ def pick(x: RelayExpr, axis: int, index: Any) -> RelayExpr:
     n = dim(x, axis)
     if isinstance(index, int) and isinstance(n, int):
         i = index % n if index < 0 else index
-        return call_op("squeeze", [call_op("strided_slice", [x], begin=[i], end=[i + 1], strides=[1], axes=[axis])], axis=[axis])
+        return call_op(
+            "squeeze", [call_op("strided_slice", [x], begin=[i], end=[i + 1], strides=[1], axes=[axis])], axis=[axis]
+        )
     return call_op("take", [x, cast(index, "int64")], axis=axis, mode="fast")
 
 
@@ -99,14 +130,28 @@ def _stack(g: Graph, tensors: List[RelayExpr], axis: int = 0) -> RelayExpr:
     return call_op("stack", [Tuple([cast(t, g.out_dtype) for t in tensors])], axis=axis % (rank(tensors[0]) + 1))
 
 
-@row("aten.split_with_sizes", "aten.split.Tensor", "aten.chunk", "aten.split_with_sizes_copy", "aten.tensor_split",
-     "aten.split_copy.Tensor", "aten.split.sizes", "aten.unsafe_split", "aten.unsafe_chunk", "aten.unsafe_split_with_sizes")
+@row(
+    "aten.split_with_sizes",
+    "aten.split.Tensor",
+    "aten.chunk",
+    "aten.split_with_sizes_copy",
+    "aten.tensor_split",
+    "aten.split_copy.Tensor",
+    "aten.split.sizes",
+    "aten.unsafe_split",
+    "aten.unsafe_chunk",
+    "aten.unsafe_split_with_sizes",
+)
 def _split(g: Graph, x: RelayExpr, _parts: Any, axis: int = 0) -> List[RelayExpr]:
     axis %= rank(x)
     made, at = [], 0
     for part in g.out:
         n = g.size(part.shape[axis])
-        end = at + n if isinstance(at, int) and isinstance(n, int) else call_op("add", [cast(at, "int64"), cast(n, "int64")])
+        end = (
+            at + n
+            if isinstance(at, int) and isinstance(n, int)
+            else call_op("add", [cast(at, "int64"), cast(n, "int64")])
+        )
         made.append(cut(x, axis, at, end))
         at = end
     return made
@@ -144,7 +189,9 @@ def _repeat_interleave(g: Graph, x: RelayExpr, times: Any, axis: Any = None, _si
     if not isinstance(times, int):
         return refuse("a number of repetitions that is not known")
     if axis is None:
-        x, axis = reshape(x, [-1]) if all(isinstance(d, int) for d in shape(x)) else call_op("reshape", [x], newshape=[-1]), 0
+        x, axis = (
+            reshape(x, [-1]) if all(isinstance(d, int) for d in shape(x)) else call_op("reshape", [x], newshape=[-1])
+        ), 0
     return call_op("repeat", [x], repeats=times, axis=axis % rank(x)) if times else full(0, g.out_shape, dt(x))
 
 
@@ -181,7 +228,11 @@ def _replication_pad(g: Graph, x: RelayExpr, pad: Sequence[Any]) -> RelayExpr:
 @row("aten.arange")
 def _arange(g: Graph, *args: Any) -> RelayExpr:
     overload = g.node.target._schema.overload_name
-    start, end, step = (0, args[0], 1) if overload in ("", "default") else (args[0], args[1], args[2] if overload == "start_step" else 1)
+    start, end, step = (
+        (0, args[0], 1)
+        if overload in ("", "default")
+        else (args[0], args[1], args[2] if overload == "start_step" else 1)
+    )
     d = g.out_dtype
     if any(isinstance(v, float) for v in (start, end, step)) and d not in FLOATS:
         start, step = (int(start), int(step))
@@ -192,7 +243,12 @@ def _arange(g: Graph, *args: Any) -> RelayExpr:
         if isinstance(n, int) and n <= 4096:
             import torch
 
-            return const(torch.arange(start, end, step, dtype=torch.float32 if d in ("bfloat16", "float16") else g.out.dtype).numpy(), d)
+            return const(
+                torch.arange(
+                    start, end, step, dtype=torch.float32 if d in ("bfloat16", "float16") else g.out.dtype
+                ).numpy(),
+                d,
+            )
     wide = "float64" if d == "float64" else "float32" if d in FLOATS else "int64"
     return cast(call_op("arange", [cast(v, wide) for v in (start, end, step)], dtype=wide), d)
 
@@ -209,7 +265,11 @@ def _linspace(g: Graph, start: Any, end: Any, steps: Any, *_rest: Any) -> RelayE
 @row("aten.eye", "aten.eye.m")
 def _eye(g: Graph, *_rest: Any) -> RelayExpr:
     n, m = (d if isinstance(d, int) else refuse("a size that is not known") for d in g.out_shape)
-    return cast(call_op("eye", [], n=n, m=[m], k=0, dtype="int32"), g.out_dtype) if n and m else full(0, [n, m], g.out_dtype)
+    return (
+        cast(call_op("eye", [], n=n, m=[m], k=0, dtype="int32"), g.out_dtype)
+        if n and m
+        else full(0, [n, m], g.out_dtype)
+    )
 
 
 def _triangle(upper: bool) -> Any:
@@ -287,7 +347,9 @@ def _channel_shuffle(g: Graph, x: RelayExpr, groups: int) -> RelayExpr:
 
 
 @row("aten.slice_scatter")
-def _slice_scatter(g: Graph, x: RelayExpr, source: RelayExpr, axis: int = 0, start: Any = None, end: Any = None, step: int = 1) -> RelayExpr:
+def _slice_scatter(
+    g: Graph, x: RelayExpr, source: RelayExpr, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> RelayExpr:
     axis %= rank(x)
     n = dim(x, axis)
     start, end = 0 if start is None else start, LAST if end is None else end

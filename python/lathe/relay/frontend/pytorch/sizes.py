@@ -33,12 +33,23 @@ def vector(dims: Sequence[Any]) -> RelayExpr:
 
 
 _BINARY = {
-    "Add": "add", "Mul": "multiply", "FloorDiv": "floor_divide", "CleanDiv": "floor_divide",
-    "Mod": "floor_mod", "PythonMod": "floor_mod", "Max": "maximum", "Min": "minimum", "CeilToInt": "ceil",
+    "Add": "add",
+    "Mul": "multiply",
+    "FloorDiv": "floor_divide",
+    "CleanDiv": "floor_divide",
+    "Mod": "floor_mod",
+    "PythonMod": "floor_mod",
+    "Max": "maximum",
+    "Min": "minimum",
+    "CeilToInt": "ceil",
 }
 _COMPARE = {
-    "Equality": "equal", "Unequality": "not_equal", "StrictGreaterThan": "greater",
-    "GreaterThan": "greater_equal", "StrictLessThan": "less", "LessThan": "less_equal",
+    "Equality": "equal",
+    "Unequality": "not_equal",
+    "StrictGreaterThan": "greater",
+    "GreaterThan": "greater_equal",
+    "StrictLessThan": "less",
+    "LessThan": "less_equal",
 }
 
 
@@ -111,7 +122,9 @@ class Symbols:
         return call_op("cast", [x], dtype="float64") if isinstance(x, RelayExpr) else const(float(x), "float64")
 
     def _fold(self, name: str, args: List[Any]) -> Any:
-        wide = any(isinstance(a, float) or (isinstance(a, RelayExpr) and a.checked_type.dtype == "float64") for a in args)
+        wide = any(
+            isinstance(a, float) or (isinstance(a, RelayExpr) and a.checked_type.dtype == "float64") for a in args
+        )
         nodes = [self._float(a) if wide else (a if isinstance(a, RelayExpr) else const(int(a), "int64")) for a in args]
         made = nodes[0]
         for n in nodes[1:]:
