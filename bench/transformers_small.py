@@ -95,7 +95,6 @@ for _name in (
     "XLMRobertaXL",
     "Splinter",
     "ConvBert",
-    "SqueezeBert",
     "MobileBert",
     "IBert",
     "RemBert",
@@ -105,6 +104,7 @@ for _name in (
     "Mra",
 ):
     text(_name, inputs=MASKED)
+text("SqueezeBert", inputs=MASKED, embedding_size=32)
 text("Albert", inputs=MASKED, embedding_size=16, num_hidden_groups=1)
 text("DistilBert", inputs=MASKED, dim=32, n_layers=2, n_heads=4, hidden_dim=37)
 text("Deberta", inputs=MASKED)

@@ -175,6 +175,11 @@ OPERATORS = {
     "nearest": lambda: (lambda x: nn.functional.interpolate(x, scale_factor=1.7), torch.randn(1, 2, 5, 5)),
     "bicubic": lambda: (lambda x: nn.functional.interpolate(x, size=(7, 9), mode="bicubic"), torch.randn(1, 2, 5, 5)),
     "ceil_mode": lambda: (lambda x: nn.functional.avg_pool2d(x, 3, 2, 1, ceil_mode=True), torch.randn(1, 2, 8, 8)),
+    "divisor and ceil_mode": lambda: (
+        lambda x: nn.functional.avg_pool2d(x, 3, 2, 1, ceil_mode=True, divisor_override=4),
+        torch.randn(1, 2, 8, 8),
+    ),
+    "linspace": lambda: (lambda a, b: torch.linspace(a, b, 7), torch.tensor(-1.0), torch.tensor(3.5)),
     "lgamma": lambda: (torch.lgamma, torch.tensor([0.3, 4.5, -2.5, 30.0])),
     "unsigned bytes wrap": lambda: (lambda x: x.to(torch.uint8), torch.tensor([-1.0, 257.0, 3.7])),
     "gcd": lambda: (torch.gcd, torch.tensor([12, 0, 35]), torch.tensor([18, 5, 14])),
@@ -191,6 +196,20 @@ def test_operator(name):
             return f(*a)
 
     exported(Call(), tuple(args))
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_recurrent(kind):
+    class Wrapped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = getattr(nn, kind)(5, 6, num_layers=2, bidirectional=True, batch_first=True)
+
+        def forward(self, x):
+            y, state = self.net(x)
+            return (y, *(state if isinstance(state, tuple) else (state,)))
+
+    exported(Wrapped(), (torch.randn(3, 7, 5),))
 
 
 def test_operators_without_a_row_are_named_at_once():

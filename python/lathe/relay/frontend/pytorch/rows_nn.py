@@ -428,10 +428,15 @@ def _avg_pool(n: int) -> Any:
         }
         if d not in FLOATS:
             data = cast(data, "float64")
-        if divisor is not None:
-            attrs["count_include_pad"] = True
-            if ceil:
-                refuse("a divisor together with ceil_mode")
+        if divisor is not None:  # a sum: what lies outside counts as 0, so it may be put there
+            widths = [0, 0, 0, 0]
+            for i, (k, step, edge) in enumerate(zip(kernel, attrs["strides"], _each(padding, n))):
+                inside_, out = dim(data, 2 + i), g.out_shape[i - n]
+                if not isinstance(inside_, int) or not isinstance(out, int):
+                    return refuse("a divisor with sizes that are not known")
+                widths += [edge, max((out - 1) * step + k - inside_ - edge, 0)]
+            data = call_op("nn.pad", [data, cast(0, dt(data))], pad_width=widths, pad_mode="constant")
+            attrs.update(padding=[0] * (2 * n), ceil_mode=False)
         made = call_op(f"nn.avg_pool{n}d", [data], **attrs)
         if divisor is not None:
             made = call_op("multiply", [made, cast(float(np.prod(kernel)) / divisor, dt(made))])

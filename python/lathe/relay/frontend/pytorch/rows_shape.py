@@ -255,11 +255,21 @@ def _arange(g: Graph, *args: Any) -> RelayExpr:
 
 @row("aten.linspace")
 def _linspace(g: Graph, start: Any, end: Any, steps: Any, *_rest: Any) -> RelayExpr:
-    if not all(isinstance(v, (int, float)) for v in (start, end, steps)):
-        refuse("ends that are not known")
     import torch
 
-    return const(torch.linspace(start, end, steps, dtype=g.out.dtype).numpy())
+    if all(isinstance(v, (int, float)) for v in (start, end, steps)):
+        return const(torch.linspace(start, end, steps, dtype=g.out.dtype).numpy())
+    if not isinstance(steps, int):
+        return refuse("a number of steps that is not known")
+    d = "float64" if g.out_dtype == "float64" else "float32"
+    first, last = (reshape(cast(v, d), []) for v in (start, end))
+    step = call_op("divide", [call_op("subtract", [last, first]), cast(float(max(steps - 1, 1)), d)])
+    at = const(np.arange(steps).astype(d))
+    back = const((steps - 1 - np.arange(steps)).astype(d))
+    up = call_op("add", [first, call_op("multiply", [at, step])])
+    down = call_op("subtract", [last, call_op("multiply", [back, step])])
+    half = const(np.arange(steps) < max(steps // 2, 1))
+    return cast(call_op("where", [half, up, down]), g.out_dtype)
 
 
 @row("aten.eye", "aten.eye.m")
