@@ -336,6 +336,42 @@ static void read_shapes(Call *c, int i, ImportOptions *o)
   o->shape = shape;
 }
 
+static void put_report(Call *c, Module *m, const ImportReport *r)
+{
+  LatheValue *v = api_val_list(c, 5, c->out);
+  v[0] = val_module(c, m);
+  LatheValue *ops = api_val_list(c, r->nops, &v[1]);
+  for (int i = 0; i < r->nops; i++) {
+    LatheValue *row = api_val_list(c, 2, &ops[i]);
+    row[0] = api_val_str(c, r->ops[i].op);
+    row[1] = api_val_int(r->ops[i].n);
+  }
+  v[2] = api_val_int(r->nfolded);
+  v[3] = api_val_int(r->weights_bytes);
+  LatheValue *params = api_val_list(c, r->nparams, &v[4]);
+  for (int i = 0; i < r->nparams; i++) {
+    const ConstData *d = r->param[i]->u.data;
+    LatheValue *row = api_val_list(c, 5, &params[i]);
+    row[0] = api_val_str(c, r->param_name[i]);
+    row[1] = api_val_int((int64_t)(intptr_t)d->data);
+    row[2] = api_val_int((int64_t)d->bytes);
+    row[3] = api_val_dtype(c, d->dtype);
+    LatheValue *dims = api_val_list(c, d->ndim, &row[4]);
+    for (int k = 0; k < d->ndim; k++) dims[k] = api_val_int(d->shape[k]);
+  }
+}
+
+/* The bytes of a model at an address (arguments 0 and 1), or its path (2). */
+static size_t model_bytes(Call *c, const char *function, const void **bytes, const char **path)
+{
+  *path = api_arg_str(c, 2);
+  *bytes = api_arg_given(c, 0) ? (const void *)(intptr_t)api_arg_int(c, 0) : NULL;
+  if (api_arg_int(c, 1) < 0) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a model of %" PRId64 " bytes", api_arg_int(c, 1));
+  if (!api_arg_given(c, 0) && !*path)
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "%s: give the bytes of a model or a path", function);
+  return (size_t)api_arg_int(c, 1);
+}
+
 static void import_onnx(Call *c)
 {
   op_init();
@@ -343,33 +379,37 @@ static void import_onnx(Call *c)
   read_shapes(c, 3, &o);
   Module *m = api_new_module(c);
   ImportReport r = {0};
-  const char *path = api_arg_str(c, 2);
-  if (api_arg_int(c, 1) < 0) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a model of %" PRId64 " bytes", api_arg_int(c, 1));
-  if (!api_arg_given(c, 0) && !path)
-    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "onnx_import: give the bytes of a model or a path");
-  size_t n = (size_t)api_arg_int(c, 1);
-  if (api_arg_given(c, 0)) onnx_import(m, (const void *)(intptr_t)api_arg_int(c, 0), n, path, &o, &r);
+  const void *bytes;
+  const char *path;
+  size_t n = model_bytes(c, "onnx_import", &bytes, &path);
+  if (bytes) onnx_import(m, bytes, n, path, &o, &r);
   else onnx_import_file(m, path, &o, &r);
-  LatheValue *v = api_val_list(c, 5, c->out);
-  v[0] = val_module(c, m);
-  LatheValue *ops = api_val_list(c, r.nops, &v[1]);
-  for (int i = 0; i < r.nops; i++) {
-    LatheValue *row = api_val_list(c, 2, &ops[i]);
-    row[0] = api_val_str(c, r.ops[i].op);
-    row[1] = api_val_int(r.ops[i].n);
-  }
-  v[2] = api_val_int(r.nfolded);
-  v[3] = api_val_int(r.weights_bytes);
-  LatheValue *params = api_val_list(c, r.nparams, &v[4]);
-  for (int i = 0; i < r.nparams; i++) {
-    const ConstData *d = r.param[i]->u.data;
-    LatheValue *row = api_val_list(c, 5, &params[i]);
-    row[0] = api_val_str(c, r.param_name[i]);
-    row[1] = api_val_int((int64_t)(intptr_t)d->data);
-    row[2] = api_val_int((int64_t)d->bytes);
-    row[3] = api_val_dtype(c, d->dtype);
-    LatheValue *dims = api_val_list(c, d->ndim, &row[4]);
-    for (int k = 0; k < d->ndim; k++) dims[k] = api_val_int(d->shape[k]);
+  put_report(c, m, &r);
+}
+
+static void import_tflite(Call *c)
+{
+  op_init();
+  ImportOptions o = {.keep_params = api_arg_bool(c, 4)};
+  read_shapes(c, 3, &o);
+  Module *m = api_new_module(c);
+  ImportReport r = {0};
+  const void *bytes;
+  const char *path;
+  size_t n = model_bytes(c, "tflite_import", &bytes, &path);
+  if (bytes) tflite_import(m, bytes, n, path, &o, &r);
+  else tflite_import_file(m, path, &o, &r);
+  put_report(c, m, &r);
+}
+
+static void tflite_ops(Call *c)
+{
+  int n = tflite_op_count();
+  LatheValue *v = api_val_list(c, n, c->out);
+  for (int i = 0; i < n; i++) {
+    LatheValue *row = api_val_list(c, 2, &v[i]);
+    row[0] = api_val_str(c, tflite_op_name(i));
+    row[1] = api_val_int(tflite_op_version(i));
   }
 }
 
@@ -535,6 +575,11 @@ const ApiFunction api_compile_functions[] = {
    "bool? -> list[any]",
    "module, operators used, nodes folded, bytes of weights, parameters (name, address, bytes, dtype, shape)",
    import_onnx},
+  {"tflite_import",
+   "address: address?, bytes: int?, path: str?, shapes: list[[str, list[int?]]], keep_params: bool? -> list[any]",
+   "the same of a TFLite model", import_tflite},
+  {"tflite_ops", " -> list[list[any]]", "TFLite's builtin operators that can be imported: name, newest version known",
+   tflite_ops},
   {"onnx_ops", " -> list[list[any]]", "ONNX operators that can be imported: name, versions known", onnx_ops},
   {"nearest", "word: str, words: list[str] -> int?", "place of the word that was probably meant", nearest},
   {"compile",

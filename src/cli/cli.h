@@ -29,7 +29,7 @@ typedef struct Options {
   const char *tuned, *db, *limit, *trials;
   Values files; /* behind the first argument */
   Values shapes, inputs, entries, configs, disabled, required, passes;
-  bool json, help, time, profile, no_winograd, onnx, list, plans, resume;
+  bool json, help, time, profile, no_winograd, onnx, tflite, list, plans, resume;
 } Options;
 
 /* ---- commands.c: the tables ----------------------------------------------------------- */
@@ -91,7 +91,7 @@ int cli_refuse_rt(const LatheRtError *);
 /* The text of a file, to be freed; NULL and a report if it cannot be read. */
 char *cli_read_file(const char *path, int *status);
 /* What a file holds, by its first bytes. */
-typedef enum { FILE_ELF, FILE_ARCHIVE, FILE_ONNX, FILE_TEXT } FileKind;
+typedef enum { FILE_ELF, FILE_ARCHIVE, FILE_ONNX, FILE_TFLITE, FILE_TEXT } FileKind;
 bool cli_look_at_file(const char *path, FileKind *, int *status);
 /* The nearest of the words, or NULL. */
 const char *cli_nearest(LatheContext *, const char *word, int n, const char *const *words);

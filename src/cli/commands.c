@@ -81,6 +81,8 @@ const OptionRow cli_options[] = {
     OPTION('L', "--list", NULL, list, FLAG, NULL, "lists the passes and the config keys"),
     OPTION('N', "--onnx", NULL, onnx, FLAG, NULL,
            "lists the ONNX operators that can be imported, with the versions from which they have another meaning"),
+    OPTION('F', "--tflite", NULL, tflite, FLAG, NULL,
+           "lists TFLite's builtin operators that can be imported, with the newest version known"),
     OPTION('d', "--dump-dir", "DIR", dump_dir, ONE, TAKES_DIR, "writes every stage as numbered text"),
     OPTION('T', "--time", NULL, time, FLAG, NULL, "shows where the time went"),
     OPTION('B', "--plans", NULL, plans, FLAG, NULL,
@@ -106,7 +108,7 @@ const Command cli_commands[] = {
      "lathe build examples/matmul.py -o matmul.c --target c\n",
      TAKES_FILE, cli_run_build, false},
     {"compile", "compile a model into one file that runs", "MODEL -o OUTPUT [options]",
-     "Imports the model (ONNX, or Relay text), optimises it and writes one self-contained file: code, weights and"
+     "Imports the model (ONNX, TFLite, or Relay text), optimises it and writes one self-contained file: code, weights and"
      " everything a run needs.  What torch.export saved (.pt2) and TorchScript modules (.pt) are compiled through the"
      " Python package.",
      "otsgEODrcZUwmxdT", NULL,
@@ -114,7 +116,8 @@ const Command cli_commands[] = {
      "lathe compile net.onnx -o net_arm.so --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n"
      "lathe compile net.onnx -o net.so --opt-level 2 --disabled-pass FuseOps --time\n"
      "lathe compile net.onnx -o net.c\n"
-     "lathe compile net.pt2 -o net.so\n",
+     "lathe compile net.pt2 -o net.so\n"
+     "lathe compile net.tflite -o small.so\n",
      TAKES_FILE, cli_run_compile, false},
     {"run", "run a compiled model (or compile one and run it)", "MODEL --input NAME=WHAT … [options]",
      "Runs a compiled model (.so), or a model file, on given inputs and shows or writes its outputs.", "ieukpCs",
@@ -159,7 +162,7 @@ const Command cli_commands[] = {
      "lathe inspect net.onnx --shape input=1,3,224,224 --alternatives nn.conv2d\n",
      TAKES_FILE, cli_run_inspect, false},
     {"opt", "run passes and print the graph", "FILE [options] | --list",
-     "Reads Relay text (- for standard input) or an ONNX model.  Without --pass the default passes of the level run;"
+     "Reads Relay text (- for standard input) or an ONNX or TFLite model.  Without --pass the default passes of the level run;"
      " --time goes to standard error.",
      "aLOtsDrcmxqTj", NULL,
      "lathe opt net.relay --pass SimplifyInference,FoldConstant,FuseOps\n"
@@ -168,9 +171,10 @@ const Command cli_commands[] = {
      TAKES_FILE, cli_run_opt, false},
     {"ops", "list the operators", "[options]",
      "Every operator of the graph with its fusion kind and a line of doc; --json has arguments and attributes too.",
-     "Nj", NULL,
+     "NFj", NULL,
      "lathe ops | grep nn.\n"
-     "lathe ops --onnx\n",
+     "lathe ops --onnx\n"
+     "lathe ops --tflite\n",
      NULL, cli_run_ops, false},
     {"targets", "list what code can be made for, and this machine's properties", "[options]",
      "The kinds of targets, and the properties of this machine or of the target that is said.", "tj", NULL,

@@ -179,11 +179,12 @@ char *cli_read_file(const char *path, int *status)
   return text;
 }
 
-/* ELF and archives have their marks; a file of text has no control characters; the rest is ONNX's protobuf. */
+/* ELF, archives and TFLite have their marks; a file of text has no control characters; the rest is ONNX's protobuf. */
 static FileKind kind_of_bytes(const unsigned char *b, size_t n)
 {
   if (n >= 4 && !memcmp(b, "\177ELF", 4)) return FILE_ELF;
   if (n >= 8 && !memcmp(b, "!<arch>\n", 8)) return FILE_ARCHIVE;
+  if (n >= 8 && !memcmp(b + 4, "TFL3", 4)) return FILE_TFLITE;
   for (size_t i = 0; i < n; i++)
     if (b[i] < 0x20 && !memchr("\t\n\r\f\v", b[i], 5)) return FILE_ONNX;
   return FILE_TEXT;
@@ -205,7 +206,9 @@ bool cli_look_at_file(const char *path, FileKind *kind, int *status)
     *status = cli_refuse("'%s' is %s", path, n ? "text, not the compiled model that its name says" : "empty");
     return false;
   }
-  if (*kind == FILE_TEXT && cli_ends_with(path, ".onnx")) *kind = FILE_ONNX; /* the reader says what is wrong with it */
+  /* the reader says what is wrong with it */
+  if (*kind == FILE_TEXT && cli_ends_with(path, ".onnx")) *kind = FILE_ONNX;
+  if ((*kind == FILE_TEXT || *kind == FILE_ONNX) && cli_ends_with(path, ".tflite")) *kind = FILE_TFLITE;
   return true;
 }
 

@@ -178,7 +178,7 @@ bool cli_import_model(LatheContext *context, const Options *o, int *status, Lath
   *report = cli_none_value();
   if (!cli_look_at_file(o->input, &kind, status)) return false;
   if (kind == FILE_ELF || kind == FILE_ARCHIVE) {
-    *status = cli_refuse("'%s' is compiled already; this takes a model file (ONNX) or Relay text", o->input);
+    *status = cli_refuse("'%s' is compiled already; this takes a model file (ONNX, TFLite) or Relay text", o->input);
     return false;
   }
   if (kind == FILE_TEXT) return import_text(context, o, status, module);
@@ -192,7 +192,8 @@ bool cli_import_model(LatheContext *context, const Options *o, int *status, Lath
                          o->external_root ? cli_str_value(o->external_root) : cli_none_value(),
                          cli_none_value(),
                          cli_none_value()};
-    ok = cli_call(context, status, "onnx_import", 7, args, report);
+    bool tflite = kind == FILE_TFLITE; /* takes the first four alike */
+    ok = cli_call(context, status, tflite ? "tflite_import" : "onnx_import", tflite ? 4 : 7, args, report);
     if (ok) *module = report->u.list[0];
   }
   if (shapes) free_pairs(shapes);
@@ -576,10 +577,10 @@ int cli_run_inspect(LatheContext *context, const Options *o)
   if (o->plans || o->alternatives) return inspect_plans(context, o);
   LatheValue module, report;
   if (!cli_import_model(context, o, &status, &module, &report)) return status;
-  bool onnx = report.tag == LATHE_LIST;
+  bool imported = report.tag == LATHE_LIST;
   if (o->json) fputs("{\"operators\": {", stdout);
-  else if (onnx) puts("operators:");
-  for (int64_t i = 0; onnx && i < report.u.list[1].n; i++) {
+  else if (imported) puts("operators:");
+  for (int64_t i = 0; imported && i < report.u.list[1].n; i++) {
     const LatheValue *row = report.u.list[1].u.list[i].u.list;
     if (!o->json) {
       printf("  %5lld  %s\n", (long long)row[1].u.i, row[0].u.s);
@@ -589,10 +590,10 @@ int cli_run_inspect(LatheContext *context, const Options *o)
     cli_print_json_text(row[0].u.s);
     printf(": %lld", (long long)row[1].u.i);
   }
-  double weights = onnx ? (double)report.u.list[3].u.i : 0;
-  long long folded = onnx ? (long long)report.u.list[2].u.i : 0;
+  double weights = imported ? (double)report.u.list[3].u.i : 0;
+  long long folded = imported ? (long long)report.u.list[2].u.i : 0;
   if (o->json) printf("}, \"folded\": %lld, \"weights_bytes\": %.0f", folded, weights);
-  else if (onnx) {
+  else if (imported) {
     printf("folded at import: %lld nodes\n", folded);
     print_bytes("weights: ", weights);
     putchar('\n');
@@ -716,6 +717,21 @@ static int print_onnx_ops(LatheContext *context, const Options *o)
   return 0;
 }
 
+static int print_tflite_ops(LatheContext *context, const Options *o)
+{
+  int status = 0;
+  LatheValue table;
+  if (!cli_call(context, &status, "tflite_ops", 0, NULL, &table)) return status;
+  if (o->json) putchar('[');
+  for (int64_t i = 0; i < table.n; i++) {
+    const LatheValue *row = table.u.list[i].u.list;
+    if (o->json) printf("%s{\"name\": \"%s\", \"version\": %lld}", i ? ",\n " : "", row[0].u.s, (long long)row[1].u.i);
+    else printf("%-36s up to version %lld\n", row[0].u.s, (long long)row[1].u.i);
+  }
+  if (o->json) puts("]");
+  return 0;
+}
+
 int cli_run_ops(LatheContext *context, const Options *o)
 {
   static const char *const kinds[] = {"elementwise", "broadcast", "injective", "reduction", "fusable", "", "",
@@ -723,6 +739,7 @@ int cli_run_ops(LatheContext *context, const Options *o)
   int status = 0;
   LatheValue table;
   if (o->onnx) return print_onnx_ops(context, o);
+  if (o->tflite) return print_tflite_ops(context, o);
   if (!cli_call(context, &status, "op_table", 0, NULL, &table)) return status;
   if (o->json) putchar('[');
   for (int64_t i = 0; i < table.n; i++) {

@@ -56,4 +56,13 @@ const char *onnx_op_name(int);
 const char *onnx_op_domain(int); /* "" for ONNX's own */
 int onnx_op_since(int);          /* the first opset that the row holds for */
 
+/* tflite_*.c: the same of TFLite's flatbuffers. */
+void tflite_import(Module *, const void *bytes, size_t n, const char *path, const ImportOptions *,
+                   ImportReport *report);
+void tflite_import_file(Module *, const char *path, const ImportOptions *, ImportReport *report);
+/* Builtin operators that have a row, with the newest version known: for `lathe ops --tflite`. */
+int tflite_op_count(void);
+const char *tflite_op_name(int);
+int tflite_op_version(int);
+
 #endif

@@ -294,7 +294,8 @@ const OpDef op_qnn_requantize = {
 
 /* clang-format off */
 #define QNN_MULTIPLY_SHIFT_ATTRS(A, S)                                                        \
-  A(S, STR, rounding, "\"UPWARD\"", "UPWARD or TONEAREST: halves up, or away from zero")      \
+  A(S, STR, rounding, "\"UPWARD\"",                                                           \
+    "UPWARD, TONEAREST: halves up, or away from zero; DOUBLE: to the product over 2^31 halves up, then away from zero") \
   A(S, BOOL, saturate, "False", "a result beyond int32 is its limit; False: there is none")
 /* clang-format on */
 DEFINE_ATTRS(QnnMultiplyShift, QNN_MULTIPLY_SHIFT_ATTRS)
@@ -302,13 +303,30 @@ DEFINE_ATTRS(QnnMultiplyShift, QNN_MULTIPLY_SHIFT_ATTRS)
 static const Type *multiply_shift_type(OpCall *c)
 {
   const QnnMultiplyShiftAttrs *a = c->attrs;
-  for (int i = 0; i < 3; i++)
-    if (!dtype_eq(op_tensor_arg(c, i)->dtype, DT_I32))
+  for (int i = 0; i < 3; i++) {
+    DType t = op_tensor_arg(c, i)->dtype;
+    if (!dtype_eq(t, DT_I32) && (i || !dtype_eq(t, DT_I64)))
       opdef_raise(c, ERR_TYPE, "argument '%s' is %s; int32 is needed", op_arg_name(c, i),
-                  dtype_name(scratch(c->m->ctx), c->arg[i]->dtype));
-  if (strcmp(a->rounding, "UPWARD") && strcmp(a->rounding, "TONEAREST"))
-    opdef_raise(c, ERR_ARGUMENT, "rounding '%s' is neither UPWARD nor TONEAREST", a->rounding);
-  return op_type_broadcast(c);
+                  dtype_name(scratch(c->m->ctx), t));
+  }
+  if (strcmp(a->rounding, "UPWARD") && strcmp(a->rounding, "TONEAREST") && strcmp(a->rounding, "DOUBLE"))
+    opdef_raise(c, ERR_ARGUMENT, "rounding '%s' is none of UPWARD, TONEAREST, DOUBLE", a->rounding);
+  const Expr *shape[MAX_RANK];
+  int n = op_broadcast_shape(c, c->arg[0]->ndim, c->arg[0]->shape, c->arg[1]->ndim, c->arg[1]->shape, shape);
+  const Expr *all[MAX_RANK];
+  n = op_broadcast_shape(c, n, shape, c->arg[2]->ndim, c->arg[2]->shape, all);
+  return type_tensor(c->m, DT_I32, n, all);
+}
+
+/* x over 2^shift, an int32, halves away from zero.  No sum here leaves int32, however large x is. */
+static const Expr *shifted_down(Module *m, const Expr *x, const Expr *shift)
+{
+  const Expr *zero = expr_int(m, DT_I32, 0);
+  const Expr *one = expr_int(m, DT_I32, 1);
+  const Expr *mask = expr_sub(m, op_intrin2(m, IN_SHL, one, shift), one);
+  const Expr *half = expr_add(m, op_intrin2(m, IN_SHR, mask, one), expr_select(m, expr_lt(m, x, zero), one, zero));
+  const Expr *up = expr_lt(m, half, op_intrin2(m, IN_BITAND, x, mask));
+  return expr_add(m, op_intrin2(m, IN_SHR, x, shift), expr_select(m, up, one, zero));
 }
 
 static void multiply_shift_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
@@ -320,19 +338,22 @@ static void multiply_shift_compute(OpCall *c, const Tensor *const *in, const Ten
   for (int i = 0; i < 3; i++) v[i] = expr_cast(m, DT_I64, op_broadcast_read(m, in[i], x.ndim, x.index));
   const Expr *one = expr_int(m, DT_I64, 1);
   const Expr *product = expr_mul(m, v[0], v[1]);
-  const Expr *half = op_intrin2(m, IN_SHL, one, expr_sub(m, v[2], one));
+  const Expr *first = *a->rounding == 'D' ? expr_min(m, v[2], expr_int(m, DT_I64, 31)) : v[2];
+  const Expr *half = op_intrin2(m, IN_SHL, one, expr_sub(m, first, one));
   if (*a->rounding == 'T') {
     const Expr *negative = expr_lt(m, product, expr_int(m, DT_I64, 0));
     half = expr_select(m, negative, expr_sub(m, half, one), half);
   }
-  const Expr *y = op_intrin2(m, IN_SHR, expr_add(m, product, half), v[2]);
+  const Expr *y = op_intrin2(m, IN_SHR, expr_add(m, product, half), first);
   if (a->saturate) y = op_clip_value(m, y, dtype_min(DT_I32), dtype_max(DT_I32));
-  out[0] = op_emit(c, &x, NULL, expr_cast(m, DT_I32, y));
+  y = expr_cast(m, DT_I32, y);
+  if (*a->rounding == 'D') y = shifted_down(m, y, expr_cast(m, DT_I32, expr_sub(m, v[2], first)));
+  out[0] = op_emit(c, &x, NULL, y);
 }
 
 const OpDef op_qnn_contrib_multiply_shift = {
   .name = "qnn.contrib_multiply_shift",
-  .doc = "round(data * multiplier / 2^shift) in int64; shift is from 1 to 62",
+  .doc = "round(data * multiplier / 2^shift) in int64, as int32; shift is from 1 to 62",
   .args = "data, multiplier, shift",
   .min_args = 3,
   .max_args = 3,

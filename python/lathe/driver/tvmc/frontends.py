@@ -10,8 +10,13 @@ from ... import error
 from .model import TVMCModel
 
 #: Formats that are read, with the ends of their files' names.
-FORMATS = {"onnx": (".onnx",), "relay": (".relay", ".txt"), "pytorch": (".pt2", ".pt", ".pth")}
-_OTHERS = ("keras", "pb", "tflite", "paddle", "coreml")
+FORMATS = {
+    "onnx": (".onnx",),
+    "tflite": (".tflite",),
+    "relay": (".relay", ".txt"),
+    "pytorch": (".pt2", ".pt", ".pth"),
+}
+_OTHERS = ("keras", "pb", "paddle", "coreml")
 
 
 def get_frontend_names() -> List[str]:
@@ -32,7 +37,8 @@ def guess_frontend(path: str) -> str:
 def load_model(
     path: Any, model_format: Optional[str] = None, shape_dict: Optional[Dict[str, Any]] = None, **kwargs: Any
 ) -> TVMCModel:
-    """A model from a file: ONNX, PyTorch, Relay text, or what TVMCModel.save wrote.  shape_dict gives sizes of inputs by name;
+    """A model from a file: ONNX, TFLite, PyTorch, Relay text, or what TVMCModel.save wrote.  shape_dict gives sizes of
+    inputs by name;
     other keywords go to the reader of the format."""
     path = os.fspath(path)
     if not os.path.isfile(path):
@@ -53,6 +59,9 @@ def load_model(
         from ..pytorch import load
 
         return TVMCModel(*load(path, shape_dict))
+    if name == "tflite":
+        mod, params = relay.frontend.from_tflite(path, shape_dict, **kwargs)
+        return TVMCModel(mod, params)
     if shape_dict or kwargs:
         raise error.UnsupportedError(
             f"shapes are part of Relay text: {', '.join([*(shape_dict or {}), *kwargs])} cannot be given"
