@@ -130,6 +130,8 @@ const TflQuant *tfl_quant_one(Conversion *, const TflTensor *); /* one for the w
 double tfl_scale(Conversion *, const TflTensor *);              /* of the whole tensor */
 int64_t tfl_zero(Conversion *, const TflTensor *);
 
+/* One number, or n of them along an axis of that many dimensions. */
+const Node *tfl_along(Conversion *, DType, int n, const void *, int axis, int rank);
 /* A real factor as multiplier * 2^(shift - 31), as TFLite rounds it. */
 void tfl_multiplier(double factor, int32_t *multiplier, int *shift);
 /* int32 sums times real factors, one or one for each element of the axis, rounded as TFLite does it. */

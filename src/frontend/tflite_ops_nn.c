@@ -119,13 +119,18 @@ static void check_axis(Conversion *c, int axis)
              w->name, q->axis, axis);
 }
 
-static void check_bias(Conversion *c, const Node *bias, int64_t channels)
+/* The bias, if there is one, of that many channels: (1, …, 1, channels). */
+static const Node *bias_of(Conversion *c, int64_t channels, int rank)
 {
-  if (!bias) return;
+  const Node *bias = kit_opt(c, 2);
+  if (!bias) return NULL;
   int64_t n = 0;
   if (kit_rank_of(c, bias) < 1 || !kit_is_static_dim(kit_dim_of(c, bias, -1), &n) || n != channels)
     kit_fail(c, ERR_SHAPE, "the bias is %s; %" PRId64 " channels are wanted", type_text(scratch(c->ctx), bias->type),
              channels);
+  int64_t shape[MAX_RANK];
+  for (int d = 0; d < rank; d++) shape[d] = d == rank - 1 ? channels : 1;
+  return rank == 2 ? bias : kit_reshape(c, bias, rank, shape);
 }
 
 /* ---- convolutions -------------------------------------------------------------------------------------- */
@@ -137,8 +142,7 @@ static const Node *conv_over(Conversion *c, const Window *win, int64_t groups, i
   const TflTensor *tw = tfl_in(c, 1);
   const Node *x = kit_in(c, 0);
   const Node *w = kit_in(c, 1);
-  const Node *bias = kit_opt(c, 2);
-  check_bias(c, bias, channels);
+  const Node *bias = bias_of(c, channels, 4);
   const char *spec = "strides:I,padding:I,dilation:I,groups:l,channels:l,kernel_size:I,data_layout:s,kernel_layout:s,"
                      "out_dtype:t";
   bool integers = tfl_is_quantized(tx);
@@ -220,11 +224,10 @@ const Node *tfl_convert_fully_connected(Conversion *c)
   const TflTensor *tw = tfl_in(c, 1);
   const Node *x = kit_in(c, 0);
   const Node *w = kit_in(c, 1);
-  const Node *bias = kit_opt(c, 2);
   want_rank(c, w, 2, "the weight");
   if (tfl_byte(c, 1, 0)) kit_fail(c, ERR_UNSUPPORTED, "weights in shuffled blocks are not supported");
   int64_t units = kit_static_dim(c, w, 0);
-  check_bias(c, bias, units);
+  const Node *bias = bias_of(c, units, 2);
   const Node *rows = as_rows(c, x, kit_static_dim(c, w, 1));
   if (!tfl_is_quantized(tx)) {
     if (tfl_is_quantized(tw)) w = tfl_real(c, w, tw);

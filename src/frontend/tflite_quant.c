@@ -76,14 +76,11 @@ int32_t tfl_rescale_value(int32_t x, int32_t multiplier, int shift)
   return tfl_shifted_down(tfl_high_product(wide, multiplier), shift > 0 ? 0 : -shift);
 }
 
-static const Node *vector_i32(Conversion *c, int n, const int32_t *v)
+const Node *tfl_along(Conversion *c, DType t, int n, const void *v, int axis, int rank)
 {
-  return node_const_copy(c->m, DT_I32, n == 1 ? 0 : 1, (int64_t[]){n}, v);
-}
-
-static const Node *along(Conversion *c, const Node *v, int n, int axis, int rank)
-{
-  return n == 1 ? v : kit_unsqueeze_to(c, v, axis, rank);
+  int64_t shape[MAX_RANK];
+  for (int d = 0; d < rank; d++) shape[d] = d == axis ? n : 1;
+  return node_const_copy(c->m, t, n == 1 ? 0 : rank, shape, v);
 }
 
 /* 16-bit data is summed in int64 and takes a multiplier of 15 bits, rounded once. */
@@ -98,8 +95,8 @@ static const Node *rescale_wide(Conversion *c, const Node *x, int n, const int32
     if (right[i] < 1) kit_fail(c, ERR_UNSUPPORTED, "scales whose quotient is beyond 2^14 are not supported");
   }
   int rank = kit_rank_of(c, x);
-  return kit_op3(c, "qnn.contrib_multiply_shift", x, along(c, vector_i32(c, n, m), n, axis, rank),
-                 along(c, vector_i32(c, n, right), n, axis, rank), "rounding:s", "UPWARD");
+  return kit_op3(c, "qnn.contrib_multiply_shift", x, tfl_along(c, DT_I32, n, m, axis, rank),
+                 tfl_along(c, DT_I32, n, right, axis, rank), "rounding:s", "UPWARD");
 }
 
 static const Node *rescale(Conversion *c, const Node *x, int n, const double *factor, int axis, const char *rounding)
@@ -114,8 +111,8 @@ static const Node *rescale(Conversion *c, const Node *x, int n, const double *fa
   }
   if (dtype_eq(kit_dtype_of(c, x), DT_I64)) return rescale_wide(c, x, n, m, shift, axis);
   int rank = kit_rank_of(c, x);
-  return kit_op3(c, "qnn.contrib_multiply_shift", x, along(c, vector_i32(c, n, m), n, axis, rank),
-                 along(c, vector_i32(c, n, right), n, axis, rank), "rounding:s", rounding);
+  return kit_op3(c, "qnn.contrib_multiply_shift", x, tfl_along(c, DT_I32, n, m, axis, rank),
+                 tfl_along(c, DT_I32, n, right, axis, rank), "rounding:s", rounding);
 }
 
 const Node *tfl_rescale(Conversion *c, const Node *x, int n, const double *factor, int axis)
@@ -183,7 +180,7 @@ static const Node *zeros_of(Conversion *c, const TflTensor *t, int rank)
   const TflQuant *q = tfl_quant(c, t);
   int32_t *z = arena_array(c->im->arena, int32_t, q->n);
   for (int i = 0; i < q->n; i++) z[i] = (int32_t)q->zero[i];
-  return along(c, vector_i32(c, q->n, z), q->n, q->axis, rank);
+  return tfl_along(c, DT_I32, q->n, z, q->axis, rank);
 }
 
 const Node *tfl_centred(Conversion *c, const Node *x, const TflTensor *t)
@@ -200,9 +197,8 @@ const Node *tfl_real(Conversion *c, const Node *x, const TflTensor *t)
   const TflQuant *q = tfl_quant(c, t);
   float *s = arena_array(c->im->arena, float, q->n);
   for (int i = 0; i < q->n; i++) s[i] = (float)q->scale[i];
-  const Node *scale = node_const_copy(c->m, DT_F32, q->n == 1 ? 0 : 1, (int64_t[]){q->n}, s);
   x = kit_cast_to(c, tfl_centred(c, x, t), DT_F32);
-  return kit_mul(c, x, along(c, scale, q->n, q->axis, kit_rank_of(c, x)));
+  return kit_mul(c, x, tfl_along(c, DT_F32, q->n, s, q->axis, kit_rank_of(c, x)));
 }
 
 /* Halves away from zero: what trunc leaves is exact. */

@@ -96,6 +96,15 @@ static void take_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
   out[0] = op_emit(c, &ax, "T_take", op_read(m, in[0], at));
 }
 
+/* A table's entries lie as their positions do. */
+static const void *take_layout(OpCall *c, LayoutPair *arg, LayoutPair *out)
+{
+  if (c->arg[0]->kind != TY_TENSOR || c->arg[0]->ndim != 1 || !arg[1].to) return NULL;
+  arg[0].to = arg[0].from;
+  out[0] = arg[1];
+  return c->attrs;
+}
+
 const OpDef op_take = {
   .name = "take",
   .doc = "entries of an axis by position; outside: brought inside (clip), round (wrap), negative from the end (fast)",
@@ -108,6 +117,7 @@ const OpDef op_take = {
   .flags = OPF_STRING,
   .type = take_type,
   .compute = take_compute,
+  .layout = take_layout,
 };
 
 /* ---- gather ---------------------------------------------------------------------------------------- */

@@ -121,8 +121,8 @@ static bool all_ones(const Type *ty)
 }
 
 /* The target without the axes that the argument lacks; false when one of those is not
- * in front, since broadcasting adds axes in front only. */
-static bool drop_axes(const Layout *to, const char *lacks, size_t nlacks, Text *out)
+ * in front, since broadcasting adds axes in front only.  A split axis of extent 1 comes in blocks of 1. */
+static bool drop_axes(const Layout *to, const char *lacks, size_t nlacks, const char *ones, Text *out)
 {
   bool begun = false;
   for (int i = 0; i < to->n; i++) {
@@ -131,7 +131,8 @@ static bool drop_axes(const Layout *to, const char *lacks, size_t nlacks, Text *
       continue;
     }
     begun = true;
-    if (to->factor[i]) text_printf(out, "%" PRId64, to->factor[i]);
+    bool one = strchr(ones, layout_capital(to->letter[i])) != NULL;
+    if (to->factor[i]) text_printf(out, "%" PRId64, one ? 1 : to->factor[i]);
     text_char(out, to->letter[i]);
   }
   return true;
@@ -152,12 +153,16 @@ static bool match_argument(OpCall *c, int i, int lead, LayoutPair want, LayoutPa
   if (lacks == 0 && arg->from && strcmp(arg->from, want.from)) return false;
   Layout goal;
   if (layout_parse(want.to, &goal)) return false;
-  for (int d = 0; d < ty->ndim; d++)
-    if (layout_is_split(&goal, want.from[lacks + (size_t)d]) &&
-        !dim_same(c->m, ty->shape[d], whole->shape[lacks + (size_t)d]))
-      return false;
+  char ones[LAYOUT_MAX + 1] = {0};
+  int nones = 0;
+  for (int d = 0; d < ty->ndim; d++) {
+    char letter = want.from[lacks + (size_t)d];
+    if (!layout_is_split(&goal, letter) || dim_same(c->m, ty->shape[d], whole->shape[lacks + (size_t)d])) continue;
+    if (!expr_is_int(ty->shape[d], 1)) return false;
+    ones[nones++] = letter;
+  }
   Text to = text_new(c->m->arena);
-  if (!drop_axes(&goal, want.from, lacks, &to)) return false;
+  if (!drop_axes(&goal, want.from, lacks, ones, &to)) return false;
   arg->from = arena_strdup(c->m->arena, want.from + lacks);
   arg->to = text_str(&to);
   return true;

@@ -122,7 +122,9 @@ static const Node *pad_with_zero(Module *m, const Node *x, const Node *zero, con
   return nn_call(m, "nn.pad", 2, (const Node *[]){x, qnn_cast(m, qnn_along(m, zero, 0, 1), x->type->dtype)}, a);
 }
 
-/* Sums of each window of the data: a convolution with ones, one for each group; as many channels as the output. */
+/* Sums of each window of the data: a convolution with ones, one for each group; as many channels as the output, or one.
+ * Without groups it makes a word of equal channels, which the implementations for bytes can serve, and takes the
+ * first. */
 static const Node *window_sums(Module *m, const Node *x, const Node *w, const Conv2DAttrs *a, const Layout *kernel,
                                const Layout *data)
 {
@@ -131,12 +133,23 @@ static const Node *window_sums(Module *m, const Node *x, const Node *w, const Co
   int at = layout_find(kernel, 'O');
   const Expr *channels = w->type->shape[at];
   for (int i = 0; i < kernel->n; i++) shape[i] = w->type->shape[i];
-  shape[at] = expr_i32(m, a->groups);
-  ones->channels = a->groups;
+  enum { WORD = 4 };
+  bool word = a->groups == 1 && x->type->dtype.bits == 8;
+  shape[at] = expr_i32(m, word ? WORD : a->groups);
+  ones->channels = word ? WORD : a->groups;
   InitAttrs *init = attrs_new(m, &Init_attrs);
   attrs_set_dims(m, &Init_attrs, init, "shape", kernel->n, shape);
   init->dtype = DT_I8;
   const Node *y = nn_call(m, "nn.conv2d", 2, (const Node *[]){x, nn_call(m, "ones", 0, NULL, init)}, ones);
+  if (word) {
+    int64_t begin[MAX_RANK] = {0};
+    int64_t end[MAX_RANK];
+    for (int i = 0; i < y->type->ndim; i++) end[i] = i == layout_find(data, 'C') ? 1 : INT32_MAX;
+    StridedSliceAttrs *s = attrs_new(m, &StridedSlice_attrs);
+    attrs_set_ints(m, &StridedSlice_attrs, s, "begin", y->type->ndim, begin);
+    attrs_set_ints(m, &StridedSlice_attrs, s, "end", y->type->ndim, end);
+    return nn_call(m, "strided_slice", 1, &y, s);
+  }
   if (a->groups == 1) return y;
   const OpDef *repeat = opdef_get(m->ctx, "repeat");
   void *r = attrs_new(m, repeat->attrs);

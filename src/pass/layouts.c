@@ -11,7 +11,7 @@
 #include "pass/passes.h"
 
 const PassOption pass_convert_layout_options[] = {
-  {PO_STRS, "desired_layouts", "",
+  {PO_STRS, "desired_layouts", "nn.conv2d=NCHW,OIHW; qnn.conv2d=NCHW,OIHW",
    "\"nn.conv2d=NHWC,default; nn.max_pool2d=NHWC\": layouts of data and weight by operator"},
 };
 
@@ -166,12 +166,13 @@ static bool convert_conv(Walk *w, const Node *n, const char *data, const char *k
   if (!kernel)
     raise(m->ctx, ERR_ARGUMENT, NOWHERE,
           "ConvertLayout: layout '%s' of %s has no default weight layout; name one after it", data, n->u.call.op->name);
+  if (!strcmp(from, data) && !strcmp(weight, kernel) && !strcmp(result, data)) return false;
   void *attrs = call_attrs(m, n);
   attrs_set_str(m, def, attrs, "data_layout", data);
   attrs_set_str(m, def, attrs, "kernel_layout", kernel);
   attrs_set_str(m, def, attrs, "out_layout", "");
-  *out = (AlteredCall){.op = n->u.call.op, .attrs = attrs, .nargs = 2, .out = {result, data}};
-  out->arg[0] = n->arg[0];
+  *out = (AlteredCall){.op = n->u.call.op, .attrs = attrs, .nargs = n->nargs, .out = {result, data}};
+  for (int i = 0; i < n->nargs; i++) out->arg[i] = n->arg[i];
   out->in[0] = (LayoutPair){from, data};
   out->arg[1] = make_layout(m, n->arg[1], weight, kernel);
   return true;

@@ -10,7 +10,7 @@
  * else by flipping the top bit of each element.
  *
  * A convolution over a number of input channels that four does not divide (a network's first) gets zeros as further
- * channels: a word of four is what an instruction takes. */
+ * channels, or zero points where the weight has one: a word of four is what an instruction takes. */
 #include "op/qnn.h"
 #include "pass/passes.h"
 #include "pass/tools.h"
@@ -121,14 +121,16 @@ static const Node *padded(Turn *t, const Node *x, int axis, int64_t more, const 
 
 static void whole_words(Turn *t, const Node *n, const Node **arg)
 {
-  if (!is_call(n, "qnn.conv2d") || call_int(n, "groups") != 1 || !qnn_all(arg[3], 0)) return;
+  if (!is_call(n, "qnn.conv2d") || call_int(n, "groups") != 1 || arg[3]->type->ndim) return;
   int c = letter_at(call_str(n, "data_layout"), 'C');
   int i = letter_at(call_str(n, "kernel_layout"), 'I');
   int64_t channels = dim_of(arg[0], c);
   if (channels < 1 || channels % WORD == 0) return;
   int64_t more = WORD - channels % WORD;
-  arg[0] = padded(t, arg[0], c, more, op_number(t->m, DT_I32, 0));
-  arg[1] = padded(t, arg[1], i, more, op_number(t->m, DT_I32, 0));
+  /* a weight with a zero point: products of nothing are those of both zero points */
+  bool centred = qnn_all(arg[3], 0);
+  arg[0] = padded(t, arg[0], c, more, centred ? op_number(t->m, DT_I32, 0) : qnn_along(t->m, arg[2], 0, 1));
+  arg[1] = padded(t, arg[1], i, more, qnn_along(t->m, arg[3], 0, 1));
 }
 
 static const Node *turn(GraphRewriter *rw, const Node *old, const Node *now)

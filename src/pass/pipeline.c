@@ -11,6 +11,7 @@ static const char *const list[] = {
   "RemoveUnusedFunctions",
   "ToGraphNormalForm",
   "FakeQuantizationToInteger",
+  "ConvertLayout",
   "LegalizeQnn",
   "PlanDevices",
   "WidenPrecision",
