@@ -159,9 +159,9 @@ static void survey_operator(Survey *s, const TflGraph *g, const TflOperator *op)
   const char *name = kit_survey_use(s, op->op);
   if (!row) kit_survey_problem(s, name, label(g, op), "not supported");
   else if (op->version > row->version || op->version < 1)
-    kit_survey_problem(s, name, label(g, op),
-                       arena_printf(s->im->m->arena, "of version %" PRId64 "; the newest known is %d", op->version,
-                                    row->version));
+    kit_survey_problem(
+        s, name, label(g, op),
+        arena_printf(s->im->m->arena, "of version %" PRId64 "; the newest known is %d", op->version, row->version));
 }
 
 static void survey(Import *im)
@@ -218,14 +218,12 @@ static void import_main(Import *im)
   for (int i = 0; i < g->nin; i++) {
     TflTensor *t = &g->tensor[g->in[i]];
     const char *name = in[i].name;
-    if (strmap_get(&seen, name))
-      raise(im->ctx, ERR_ARGUMENT, NOWHERE, "tflite: two inputs have the name '%s'", name);
+    if (strmap_get(&seen, name)) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "tflite: two inputs have the name '%s'", name);
     strmap_put(im->arena, &seen, name, t);
     if (t->type == 13) raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "tflite: the input '%s' is a resource", name);
     const ShapeBinding *b = kit_binding_of(im, name);
     SourceInput source = source_input(im, name, t, b != NULL);
-    const Node *var =
-        node_var(im->m, name, kit_input_type(im, t->dtype.bits == 4 ? DT_I8 : t->dtype, &source, b));
+    const Node *var = node_var(im->m, name, kit_input_type(im, t->dtype.bits == 4 ? DT_I8 : t->dtype, &source, b));
     kit_frame_set(im, f, t->key, var);
     vec_push(im->arena, &params, var);
   }

@@ -137,10 +137,11 @@ void tfl_multiplier(double factor, int32_t *multiplier, int *shift);
 /* int32 sums times real factors, one or one for each element of the axis, rounded as TFLite does it. */
 const Node *tfl_rescale(Conversion *, const Node *x, int n, const double *factor, int axis);
 const Node *tfl_rescale_once(Conversion *, const Node *x, int n, const double *factor, int axis); /* halves up */
+const Node *tfl_rescale_by(Conversion *, const Node *x, int32_t multiplier, int shift);
 const Node *tfl_rescale1(Conversion *, const Node *x, double factor);
 /* The same on numbers, for tables. */
 int32_t tfl_rescale_value(int32_t x, int32_t multiplier, int shift);
-int32_t tfl_high_product(int32_t a, int32_t b);  /* round(a * b / 2^31), saturated */
+int32_t tfl_high_product(int32_t a, int32_t b);    /* round(a * b / 2^31), saturated */
 int32_t tfl_shifted_down(int32_t x, int exponent); /* round(x / 2^exponent), halves away from zero */
 
 /* Activations of the options: as limits of the stored integers, or over real numbers. */
@@ -155,9 +156,10 @@ const Node *tfl_real(Conversion *, const Node *x, const TflTensor *);
 const Node *tfl_stored(Conversion *, const Node *x, const TflTensor *out);
 /* One stored form to another, as QUANTIZE of integers does it; itself where both are the same. */
 const Node *tfl_restored(Conversion *, const Node *x, const TflTensor *in, const TflTensor *out);
-/* A function of 8-bit integers by a table of 256 results, the lowest value first. */
+const Node *tfl_rounded(Conversion *, const Node *); /* to integers, halves away from zero */
+/* A function of 8 or 16 bits by a table of all results, that of the lowest value first. */
 const Node *tfl_by_table(Conversion *, const Node *x, const int32_t *result, DType out);
-/* The table of a real function: what QUANTIZE gives of it, in float32. */
+/* The table of a real function: what QUANTIZE gives of it in float32; of 16 bits between steps. */
 const Node *tfl_by_function(Conversion *, const Node *x, float (*f)(float, float), float env);
 
 #endif

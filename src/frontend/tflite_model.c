@@ -178,8 +178,7 @@ static OpCode read_code(Import *im, const FlatTable *t)
   if (code < old) code = old; /* files from before there were more than 127 have the old field alone */
   c.code = (int)code;
   const char *name = tfl_builtin_name(c.code);
-  if (!name)
-    raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "tflite: builtin operator %" PRId64 " is not known", code);
+  if (!name) raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "tflite: builtin operator %" PRId64 " is not known", code);
   c.op = strcmp(name, "CUSTOM") ? name : arena_printf(im->m->arena, "CUSTOM.%s", flat_str(t, 1));
   return c;
 }

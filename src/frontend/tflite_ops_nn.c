@@ -135,8 +135,8 @@ static const Node *bias_of(Conversion *c, int64_t channels, int rank)
 
 /* ---- convolutions -------------------------------------------------------------------------------------- */
 
-static const Node *conv_over(Conversion *c, const Window *win, int64_t groups, int64_t channels, const char *kernel_layout,
-                             int channel_axis, int64_t activation)
+static const Node *conv_over(Conversion *c, const Window *win, int64_t groups, int64_t channels,
+                             const char *kernel_layout, int channel_axis, int64_t activation)
 {
   const TflTensor *tx = tfl_in(c, 0);
   const TflTensor *tw = tfl_in(c, 1);
@@ -148,20 +148,20 @@ static const Node *conv_over(Conversion *c, const Window *win, int64_t groups, i
   bool integers = tfl_is_quantized(tx);
   if (!integers) {
     if (tfl_is_quantized(tw)) w = tfl_real(c, w, tw);
-    const Node *y = kit_op2(c, "nn.conv2d", x, w, spec, 2, win->stride, 4, win->pads, 2, win->dilation, groups, channels,
-                            2, win->kernel, "NHWC", kernel_layout, DT_F32);
+    const Node *y = kit_op2(c, "nn.conv2d", x, w, spec, 2, win->stride, 4, win->pads, 2, win->dilation, groups,
+                            channels, 2, win->kernel, "NHWC", kernel_layout, DT_F32);
     return tfl_activation(c, bias ? kit_add(c, y, bias) : y, activation);
   }
   check_axis(c, channel_axis);
   const Node *arg[6];
   operands(c, x, w, arg);
   bool wide = tx->dtype.bits == 16;
-  const Node *y = kit_opn(c, "qnn.conv2d", 6, arg, spec, 2, win->stride, 4, win->pads, 2, win->dilation, groups, channels,
-                          2, win->kernel, "NHWC", kernel_layout, DT_I32);
+  const Node *y = kit_opn(c, "qnn.conv2d", 6, arg, spec, 2, win->stride, 4, win->pads, 2, win->dilation, groups,
+                          channels, 2, win->kernel, "NHWC", kernel_layout, DT_I32);
   if (wide && bias && dtype_eq(kit_dtype_of(c, bias), DT_I64)) {
     /* sums of 16-bit data may leave int32 */
-    y = kit_op2(c, "nn.conv2d", kit_cast_to(c, x, DT_I64), kit_cast_to(c, w, DT_I64), spec, 2, win->stride, 4, win->pads,
-                2, win->dilation, groups, channels, 2, win->kernel, "NHWC", kernel_layout, DT_I64);
+    y = kit_op2(c, "nn.conv2d", kit_cast_to(c, x, DT_I64), kit_cast_to(c, w, DT_I64), spec, 2, win->stride, 4,
+                win->pads, 2, win->dilation, groups, channels, 2, win->kernel, "NHWC", kernel_layout, DT_I64);
   }
   return finish_sums(c, y, bias, tx->dtype.code == DT_UINT, false, activation);
 }
@@ -250,9 +250,8 @@ const Node *tfl_convert_fully_connected(Conversion *c)
 static Window pool_window(Conversion *c, const Node *x)
 {
   want_rank(c, x, 4, "data");
-  Window w = {.kernel = {tfl_int(c, 4, 0), tfl_int(c, 3, 0)},
-              .stride = {tfl_int(c, 2, 0), tfl_int(c, 1, 0)},
-              .dilation = {1, 1}};
+  Window w = {
+    .kernel = {tfl_int(c, 4, 0), tfl_int(c, 3, 0)}, .stride = {tfl_int(c, 2, 0), tfl_int(c, 1, 0)}, .dilation = {1, 1}};
   finish_window(c, x, &w);
   return w;
 }
@@ -260,9 +259,10 @@ static Window pool_window(Conversion *c, const Node *x)
 static const Node *pool(Conversion *c, const char *op, const Node *x, const Window *w, bool whole)
 {
   if (!strcmp(op, "nn.max_pool2d"))
-    return kit_op1(c, op, x, "pool_size:I,strides:I,padding:I,layout:s", 2, w->kernel, 2, w->stride, 4, w->pads, "NHWC");
-  return kit_op1(c, op, x, "pool_size:I,strides:I,padding:I,layout:s,count_include_pad:i", 2, w->kernel, 2, w->stride, 4,
-                 w->pads, "NHWC", (int)whole);
+    return kit_op1(c, op, x, "pool_size:I,strides:I,padding:I,layout:s", 2, w->kernel, 2, w->stride, 4, w->pads,
+                   "NHWC");
+  return kit_op1(c, op, x, "pool_size:I,strides:I,padding:I,layout:s,count_include_pad:i", 2, w->kernel, 2, w->stride,
+                 4, w->pads, "NHWC", (int)whole);
 }
 
 static const Node *limited(Conversion *c, const Node *x, const TflTensor *out, int64_t activation)
@@ -321,8 +321,7 @@ const Node *tfl_convert_average_pool(Conversion *c)
   const Node *x = kit_in(c, 0);
   Window w = pool_window(c, x);
   int64_t activation = tfl_byte(c, 5, 0);
-  if (!tfl_is_quantized(tfl_in(c, 0)))
-    return tfl_activation(c, pool(c, "nn.avg_pool2d", x, &w, false), activation);
+  if (!tfl_is_quantized(tfl_in(c, 0))) return tfl_activation(c, pool(c, "nn.avg_pool2d", x, &w, false), activation);
   /* the mean of whole windows of n times the elements is their sum, exactly */
   int64_t whole = w.kernel[0] * w.kernel[1];
   int64_t most = (int64_t)1 << (31 - tfl_in(c, 0)->dtype.bits);

@@ -99,13 +99,11 @@ static const Node *rescale_wide(Conversion *c, const Node *x, int n, const int32
                  tfl_along(c, DT_I32, n, right, axis, rank), "rounding:s", "UPWARD");
 }
 
-static const Node *rescale(Conversion *c, const Node *x, int n, const double *factor, int axis, const char *rounding)
+static const Node *rescale_by(Conversion *c, const Node *x, int n, const int32_t *m, const int *shift, int axis,
+                              const char *rounding)
 {
-  int32_t *m = arena_array(c->im->arena, int32_t, n);
   int32_t *right = arena_array(c->im->arena, int32_t, n);
-  int *shift = arena_array(c->im->arena, int, n);
   for (int i = 0; i < n; i++) {
-    tfl_multiplier(factor[i], &m[i], &shift[i]);
     right[i] = 31 - shift[i];
     if (right[i] < 1) kit_fail(c, ERR_UNSUPPORTED, "scales whose quotient is beyond 2^30 are not supported");
   }
@@ -113,6 +111,19 @@ static const Node *rescale(Conversion *c, const Node *x, int n, const double *fa
   int rank = kit_rank_of(c, x);
   return kit_op3(c, "qnn.contrib_multiply_shift", x, tfl_along(c, DT_I32, n, m, axis, rank),
                  tfl_along(c, DT_I32, n, right, axis, rank), "rounding:s", rounding);
+}
+
+static const Node *rescale(Conversion *c, const Node *x, int n, const double *factor, int axis, const char *rounding)
+{
+  int32_t *m = arena_array(c->im->arena, int32_t, n);
+  int *shift = arena_array(c->im->arena, int, n);
+  for (int i = 0; i < n; i++) tfl_multiplier(factor[i], &m[i], &shift[i]);
+  return rescale_by(c, x, n, m, shift, axis, rounding);
+}
+
+const Node *tfl_rescale_by(Conversion *c, const Node *x, int32_t multiplier, int shift)
+{
+  return rescale_by(c, x, 1, &multiplier, &shift, 0, "DOUBLE");
 }
 
 const Node *tfl_rescale(Conversion *c, const Node *x, int n, const double *factor, int axis)
@@ -202,7 +213,7 @@ const Node *tfl_real(Conversion *c, const Node *x, const TflTensor *t)
 }
 
 /* Halves away from zero: what trunc leaves is exact. */
-static const Node *rounded(Conversion *c, const Node *x)
+const Node *tfl_rounded(Conversion *c, const Node *x)
 {
   const Node *whole = kit_op1(c, "trunc", x, NULL);
   const Node *rest = kit_op1(c, "abs", kit_sub(c, x, whole), NULL);
@@ -215,7 +226,7 @@ const Node *tfl_stored(Conversion *c, const Node *x, const TflTensor *out)
   double z = (double)tfl_zero(c, out);
   x = kit_div(c, kit_cast_to(c, x, DT_F32), kit_scalar(c, DT_F32, tfl_scale(c, out)));
   x = kit_op1(c, "clip", x, "a_min:f,a_max:f", (double)dtype_imin(out->dtype) - z, (double)dtype_imax(out->dtype) - z);
-  x = kit_cast_to(c, rounded(c, x), DT_I32); /* the limits are integers: rounding keeps to them */
+  x = kit_cast_to(c, tfl_rounded(c, x), DT_I32); /* the limits are integers: rounding keeps to them */
   if (z != 0) x = kit_add(c, x, kit_scalar(c, DT_I32, z));
   return kit_cast_to(c, x, out->dtype);
 }
@@ -228,33 +239,67 @@ const Node *tfl_restored(Conversion *c, const Node *x, const TflTensor *in, cons
   return tfl_store(c, tfl_rescale1(c, tfl_centred(c, x, in), si / so), out, TFL_NONE);
 }
 
-/* ---- functions of 8 bits ---------------------------------------------------------------------------------------- */
+/* ---- functions of 8 and 16 bits ---------------------------------------------------------------------------------- */
 
 const Node *tfl_by_table(Conversion *c, const Node *x, const int32_t *result, DType out)
 {
   DType t = kit_dtype_of(c, x);
-  char *data = arena_alloc(c->im->arena, 256 * (size_t)dtype_bytes(out));
-  for (int i = 0; i < 256; i++) value_store(value_int(out, result[i]), data + i * dtype_bytes(out));
-  const Node *table = node_const_copy(c->m, out, 1, (int64_t[]){256}, data);
+  int n = 1 << t.bits;
+  char *data = arena_alloc(c->im->arena, (size_t)n * (size_t)dtype_bytes(out));
+  for (int i = 0; i < n; i++) value_store(value_int(out, result[i]), data + i * dtype_bytes(out));
+  const Node *table = node_const_copy(c->m, out, 1, (int64_t[]){n}, data);
   const Node *at = kit_cast_to(c, x, DT_I32);
-  if (t.code == DT_INT) at = kit_add(c, at, kit_scalar(c, DT_I32, 128));
+  if (t.code == DT_INT) at = kit_add(c, at, kit_scalar(c, DT_I32, n / 2));
   return kit_op2(c, "take", table, at, "axis:i,mode:s", 0, "fast");
 }
 
-const Node *tfl_by_function(Conversion *c, const Node *x, float (*f)(float, float), float env)
+static float limited(float x, DType t) { return fminf(fmaxf(x, (float)dtype_imin(t)), (float)dtype_imax(t)); }
+
+static const Node *by_bytes(Conversion *c, const Node *x, float (*f)(float, float), float env)
 {
   const TflQuant *in = tfl_quant_one(c, tfl_in(c, 0));
   const TflTensor *to = tfl_out(c, 0);
   const TflQuant *out = tfl_quant_one(c, to);
   float inverse = 1.0f / (float)out->scale[0];
-  int32_t lo = (int32_t)dtype_imin(to->dtype);
-  int32_t hi = (int32_t)dtype_imax(to->dtype);
   int32_t v[256];
   for (int i = 0; i < 256; i++) {
     int32_t stored = i + (int32_t)dtype_imin(kit_dtype_of(c, x));
     float real = (float)in->scale[0] * (float)(stored - (int32_t)in->zero[0]);
-    float y = roundf(f(real, env) * inverse) + (float)out->zero[0];
-    v[i] = y <= (float)lo ? lo : y >= (float)hi ? hi : (int32_t)y;
+    v[i] = (int32_t)limited(roundf(f(real, env) * inverse) + (float)out->zero[0], to->dtype);
   }
   return tfl_by_table(c, x, v, to->dtype);
+}
+
+/* 512 steps over the input's range; halfway between two, half of what a straight line is wrong by is taken off. */
+static const Node *by_steps(Conversion *c, const Node *x, float (*f)(float, float), float env)
+{
+  enum { STEPS = 512 };
+  const TflQuant *in = tfl_quant_one(c, tfl_in(c, 0));
+  const TflQuant *out = tfl_quant_one(c, tfl_out(c, 0));
+  float least = (float)in->scale[0] * (float)(-32768 - (int32_t)in->zero[0]);
+  float most = (float)in->scale[0] * (float)(32767 - (int32_t)in->zero[0]);
+  float out_least = (float)out->scale[0] * (float)(-32768 - (int32_t)out->zero[0]);
+  float out_most = (float)out->scale[0] * (float)(32767 - (int32_t)out->zero[0]);
+  float step = (most - least) / STEPS;
+  float per_unit = 65536 / (out_most - out_least);
+  int32_t at[STEPS + 1];
+  for (int i = 0; i < STEPS; i++) {
+    float here = roundf(f(least + (float)i * step, env) * per_unit);
+    float next = f(least + (float)(i + 1) * step, env) * per_unit;
+    float line = roundf((next + here) / 2);
+    float middle = roundf(f(least + (float)i * step + step / 2, env) * per_unit);
+    at[i] = (int32_t)limited(here - roundf((line - middle) / 2), DTYPE(DT_INT, 16));
+  }
+  at[STEPS] = (int32_t)limited(roundf(f(most, env) * per_unit), DTYPE(DT_INT, 16));
+  int32_t *v = arena_array(c->im->arena, int32_t, 65536);
+  for (int i = 0; i < 65536; i++) {
+    int k = i >> 7;
+    v[i] = at[k] + (((at[k + 1] - at[k]) * (i & 127) + 64) >> 7);
+  }
+  return tfl_by_table(c, x, v, tfl_out(c, 0)->dtype);
+}
+
+const Node *tfl_by_function(Conversion *c, const Node *x, float (*f)(float, float), float env)
+{
+  return kit_dtype_of(c, x).bits == 16 ? by_steps(c, x, f, env) : by_bytes(c, x, f, env);
 }

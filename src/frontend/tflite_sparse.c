@@ -9,7 +9,7 @@ enum { MAX_LEVELS = 2 * MAX_RANK };
 
 typedef struct Level {
   bool compressed;
-  int64_t size;              /* of a dense one */
+  int64_t size; /* of a dense one */
   int64_t nsegments, nindices;
   const int64_t *segment, *index;
 } Level;
@@ -106,8 +106,7 @@ static void read_walk(Walk *w)
   FlatVector levels = flat_vector(s, 2, 4, "the dimensions of a sparse tensor");
   w->nlevels = (int)order.n;
   w->nblocks = (int)blocks.n;
-  if (order.n > MAX_LEVELS || blocks.n > MAX_RANK || order.n != levels.n ||
-      order.n != (size_t)w->t->ndim + blocks.n)
+  if (order.n > MAX_LEVELS || blocks.n > MAX_RANK || order.n != levels.n || order.n != (size_t)w->t->ndim + blocks.n)
     damaged(w, "its order, blocks and dimensions do not fit its rank");
   uint64_t seen = 0;
   for (int k = 0; k < w->nlevels; k++) {

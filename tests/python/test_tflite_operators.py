@@ -1,0 +1,423 @@
+"""TFLite's builtin operators, one model each, against LiteRT's reference kernels.
+
+Integers must be the same to the bit; floats agree to a few units in the last place of what is summed."""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+import pytest
+
+import lathe
+from lathe import relay
+from lathe.contrib import graph_executor
+
+from tflite_writer import Model, Table
+
+interpreter = pytest.importorskip(
+    "ai_edge_litert.interpreter", reason="LiteRT is not installed: pip install ai-edge-litert"
+)
+
+
+# ---- running ---------------------------------------------------------------------------------------------------------
+
+
+def litert(data: bytes, inputs: Sequence[np.ndarray], runs: int = 1) -> List[np.ndarray]:
+    """What LiteRT's reference kernels give."""
+    it = interpreter.Interpreter(
+        model_content=data, experimental_op_resolver_type=interpreter.OpResolverType.BUILTIN_REF, num_threads=1
+    )
+    it.allocate_tensors()
+    for _ in range(runs):
+        for detail, value in zip(it.get_input_details(), inputs):
+            it.set_tensor(detail["index"], value)
+        it.invoke()
+    return [it.get_tensor(d["index"]) for d in it.get_output_details()]
+
+
+def run_lathe(data: bytes, inputs: Sequence[np.ndarray], opt_level: int = 3) -> List[np.ndarray]:
+    mod, params = relay.frontend.from_tflite(data)
+    with lathe.transform.PassContext(opt_level=opt_level):
+        lib = relay.build(mod, target="llvm", params=params)
+    run = graph_executor.GraphModule(lib["default"](lathe.cpu()))
+    for i, value in enumerate(inputs):
+        run.set_input(i, value)
+    run.run()
+    return [run.get_output(i).numpy() for i in range(run.get_num_outputs())]
+
+
+def compare(data: bytes, inputs: Sequence[np.ndarray], rtol: float = 2e-5, atol: float = 2e-6) -> None:
+    want = litert(data, inputs)
+    got = run_lathe(data, inputs)
+    assert len(want) == len(got)
+    for w, g in zip(want, got):
+        assert w.shape == g.shape
+        assert w.dtype == g.dtype
+        if w.dtype.kind == "f":
+            np.testing.assert_allclose(g, w, rtol=rtol, atol=atol)
+        else:
+            np.testing.assert_array_equal(g, w)
+
+
+# ---- describing ------------------------------------------------------------------------------------------------------
+
+
+class T(NamedTuple):
+    """A tensor: an input of random values, or a constant; an output has a shape alone."""
+
+    shape: Sequence[int] = ()
+    dtype: str = "float32"
+    scale: Any = None
+    zero: Any = 0
+    axis: int = 0
+    value: Any = None
+    low: Optional[float] = None
+    high: Optional[float] = None
+
+
+def K(value: Any, dtype: Optional[str] = None, scale: Any = None, zero: Any = 0, axis: int = 0) -> T:
+    """A constant."""
+    array = np.asarray(value) if dtype in (None, "int4") else np.asarray(value, dtype)
+    if array.dtype == np.int64 and dtype is None:
+        array = array.astype(np.int32)
+    if array.dtype == np.float64:
+        array = array.astype(np.float32)
+    return T(array.shape, dtype or array.dtype.name, scale, zero, axis, array)
+
+
+def draw(rng: np.random.Generator, t: T) -> np.ndarray:
+    if t.dtype == "bool":
+        return rng.integers(0, 2, t.shape).astype(bool)
+    if t.dtype.startswith("float"):
+        x = rng.standard_normal(t.shape) if t.low is None else rng.uniform(t.low, t.high, t.shape)
+        return np.asarray(x, t.dtype)
+    info = np.iinfo(t.dtype)
+    bits = info.bits
+    low = t.low if t.low is not None else (info.min if bits <= 16 else -100)
+    high = t.high if t.high is not None else (info.max if bits <= 16 else 100)
+    return np.asarray(rng.integers(int(low), int(high) + 1, t.shape), t.dtype)
+
+
+def build(op: str, ins: Sequence[Optional[T]], outs: Sequence[T], options: Any = None, version: int = 1,
+          custom: bytes = b"") -> Tuple[bytes, List[np.ndarray]]:
+    rng = np.random.default_rng(zlib.crc32(repr((op, options, [(i.shape, i.dtype) if i else 0 for i in ins])).encode()))
+    m = Model()
+    inputs, numbers = [], []
+    for k, t in enumerate(ins):
+        if t is None:
+            numbers.append(-1)
+        elif t.value is not None:
+            numbers.append(m.const(f"c{k}", t.value, t.dtype, scale=t.scale, zero=t.zero, axis=t.axis))
+        else:
+            numbers.append(m.input(f"x{k}", t.shape, t.dtype, scale=t.scale, zero=t.zero, axis=t.axis))
+            inputs.append(draw(rng, t))
+    results = [m.tensor(f"y{k}", t.shape, t.dtype, scale=t.scale, zero=t.zero) for k, t in enumerate(outs)]
+    m.op(op, numbers, results, options, version, custom)
+    m.output(*results)
+    return m.bytes(), inputs
+
+
+CASES: Dict[str, Callable[[], Any]] = {}
+
+
+def case(name: str, op: str, ins: Sequence[Optional[T]], outs: Sequence[T], options: Any = None, version: int = 1,
+         custom: bytes = b"", **tolerance: float) -> None:
+    assert name not in CASES, name
+    CASES[name] = functools.partial(_check, op, ins, outs, options, version, custom, tolerance)
+
+
+def _check(op: str, ins: Any, outs: Any, options: Any, version: int, custom: bytes, tolerance: Any) -> None:
+    data, inputs = build(op, ins, outs, options, version, custom)
+    compare(data, inputs, **tolerance)
+
+
+#: of each quantized type: a scale and a zero point for inputs, and others for outputs
+QUANT = {"int8": ((0.0713, -9), (0.0517, 11), (0.1391, 3)), "uint8": ((0.0713, 119), (0.0517, 140), (0.1391, 125)),
+         "int16": ((0.000713, 0), (0.000517, 0), (0.001391, 0))}
+
+
+def q(shape: Sequence[int], dtype: str, which: int = 0, **more: Any) -> T:
+    scale, zero = QUANT[dtype][which]
+    return T(shape, dtype, scale, zero, **more)
+
+
+RNG = np.random.default_rng(7)
+
+
+# ---- functions of one tensor -----------------------------------------------------------------------------------------
+
+for _op, _low, _high in [("ABS", None, None), ("CEIL", -5, 5), ("COS", -9, 9), ("EXP", -4, 4), ("FLOOR", -5, 5),
+                         ("LOG", 0.1, 9), ("NEG", None, None), ("RSQRT", 0.1, 9), ("SIN", -9, 9), ("SQRT", 0, 9),
+                         ("SQUARE", None, None), ("ROUND", -5, 5), ("SIGN", None, None), ("ELU", None, None),
+                         ("RELU", None, None), ("RELU6", -9, 9), ("RELU_N1_TO_1", None, None),
+                         ("RELU_0_TO_1", None, None), ("TANH", None, None), ("LOGISTIC", None, None),
+                         ("HARD_SWISH", -5, 5), ("ZEROS_LIKE", None, None)]:
+    case(f"{_op}-float", _op, [T((2, 3, 5), low=_low, high=_high)], [T((2, 3, 5))])
+for _op in ("ABS", "NEG"):
+    case(f"{_op}-int32", _op, [T((7,), "int32")], [T((7,), "int32")])
+case("LOGICAL_NOT", "LOGICAL_NOT", [T((9,), "bool")], [T((9,), "bool")])
+_EVERY = (16, 17)
+for _dt in ("int8", "uint8", "int16"):
+    for _op in ("RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1"):
+        if _dt != "int16" or _op in ("RELU", "RELU6"):
+            case(f"{_op}-{_dt}", _op, [q(_EVERY, _dt)], [q(_EVERY, _dt, 1)])
+    case(f"LEAKY_RELU-{_dt}", "LEAKY_RELU", [q(_EVERY, _dt)], [q(_EVERY, _dt, 1)], (75, {0: ("f32", 0.2)}))
+    _logistic = {"int8": (1 / 256, -128), "uint8": (1 / 256, 0), "int16": (1 / 32768, 0)}[_dt]
+    _tanh = {"int8": (1 / 128, 0), "uint8": (1 / 128, 128), "int16": (1 / 32768, 0)}[_dt]
+    _shape = (256,) if _dt != "int16" else (5000,)
+    for _scale in ((0.0713, 0.0171) if _dt != "int16" else (0.000713, 1 / 4096, 0.00171)):
+        _in = T(_shape, _dt, _scale, QUANT[_dt][0][1])
+        case(f"LOGISTIC-{_dt}-{_scale:g}", "LOGISTIC", [_in], [T(_shape, _dt, *_logistic)], version=2)
+        case(f"TANH-{_dt}-{_scale:g}", "TANH", [_in], [T(_shape, _dt, *_tanh)], version=2)
+case("TANH-int16-2048", "TANH", [T((5000,), "int16", 1 / 2048)], [T((5000,), "int16", 1 / 32768)], version=2)
+for _dt in ("int8", "uint8"):
+    for _k, (_si, _so) in enumerate([(0.0713, 0.0517), (0.0237, 0.0235), (0.4, 0.3)]):
+        case(f"HARD_SWISH-{_dt}-{_k}", "HARD_SWISH", [T((256,), _dt, _si, 5 + 120 * (_dt == "uint8"))],
+             [T((256,), _dt, _so, 2 + 120 * (_dt == "uint8"))])
+    for _near in (False, True):
+        case(f"GELU-{_dt}-{_near}", "GELU", [q((256,), _dt)], [q((256,), _dt, 1)], (116, {0: ("bool", _near)}))
+case("GELU-float", "GELU", [T((3, 40))], [T((3, 40))], (116, {0: ("bool", False)}), atol=1e-6)
+case("GELU-float-near", "GELU", [T((3, 40))], [T((3, 40))], (116, {0: ("bool", True)}), atol=1e-6)
+case("LEAKY_RELU-float", "LEAKY_RELU", [T((3, 5))], [T((3, 5))], (75, {0: ("f32", 0.3)}))
+case("ELU-int8", "ELU", [q((256,), "int8")], [q((256,), "int8", 1)])
+for _dt in ("int8", "int16"):
+    _n = 256 if _dt == "int8" else 4000
+    case(f"ABS-{_dt}", "ABS", [q((_n,), _dt)], [q((_n,), _dt, 1)])
+    case(f"ABS-{_dt}-same", "ABS", [q((_n,), _dt)], [q((_n,), _dt)])
+    case(f"NEG-{_dt}", "NEG", [T((_n,), _dt, 0.5, 0)], [T((_n,), _dt, 0.5, 0)], version=2)
+    case(f"EXP-{_dt}", "EXP", [T((_n,), _dt, 0.02 if _dt == "int8" else 0.0001, 0)],
+         [T((_n,), _dt, 0.07 if _dt == "int8" else 0.001, -100 if _dt == "int8" else 0)], version=2)
+    case(f"LOG-{_dt}", "LOG", [T((_n,), _dt, 0.02 if _dt == "int8" else 0.0001, -100 if _dt == "int8" else 0)],
+         [T((_n,), _dt, 0.05 if _dt == "int8" else 0.0005, 20 if _dt == "int8" else 0)], version=2)
+    case(f"RSQRT-{_dt}", "RSQRT",
+         [T((_n,), _dt, 0.02 if _dt == "int8" else 0.0001, -100 if _dt == "int8" else 0, low=-100 if _dt == "int8" else 1)],
+         [T((_n,), _dt, 0.05 if _dt == "int8" else 0.0025, -80 if _dt == "int8" else 0)], version=2)
+for _a, _b in [("float32", "int32"), ("int32", "float32"), ("int8", "float32"), ("uint8", "int32"), ("float32", "bool"),
+               ("bool", "float32"), ("int64", "int32"), ("float32", "int64"), ("int32", "uint8"), ("float32", "int8"),
+               ("int16", "int32"), ("float32", "float16"), ("float16", "float32"), ("int32", "bool")]:
+    case(f"CAST-{_a}-{_b}", "CAST", [T((4, 6), _a, low=-50 if _a[0] != "u" else 0, high=50)], [T((4, 6), _b)],
+         (37, {0: ("i8", 0), 1: ("i8", 0)}), rtol=1e-3 if "16" in _b else 1e-6)
+case("BITCAST", "BITCAST", [T((5,))], [T((5,), "int32")])
+for _bits, _narrow in [(8, False), (8, True), (4, False)]:
+    case(f"FAKE_QUANT-{_bits}-{_narrow}", "FAKE_QUANT", [T((4, 30), low=-3, high=3)], [T((4, 30))],
+         (58, {0: ("f32", -1.3), 1: ("f32", 2.1), 2: ("i32", _bits), 3: ("bool", _narrow)}), atol=1e-6)
+
+# ---- between real numbers and stored integers --------------------------------------------------------------------------
+
+for _dt in ("int8", "uint8", "int16"):
+    case(f"QUANTIZE-{_dt}", "QUANTIZE", [T((9, 50), low=-9, high=9)], [q((9, 50), _dt)], version=2)
+    case(f"DEQUANTIZE-{_dt}", "DEQUANTIZE", [q((9, 50), _dt)], [T((9, 50))], version=3, rtol=0, atol=0)
+for _a, _b in [("int8", "int8"), ("int8", "uint8"), ("uint8", "int8"), ("uint8", "uint8"), ("int16", "int16"),
+               ("int8", "int16"), ("int16", "int8")]:
+    case(f"QUANTIZE-{_a}-{_b}", "QUANTIZE", [q((9, 50), _a)], [q((9, 50), _b, 1)], version=2)
+case("QUANTIZE-sign", "QUANTIZE", [T((256,), "uint8", 0.5, 128)], [T((256,), "int8", 0.5, 0)])
+case("DEQUANTIZE-float16", "DEQUANTIZE", [K(RNG.standard_normal((3, 4)), "float16")], [T((3, 4))], version=3)
+case("DEQUANTIZE-channels", "DEQUANTIZE", [T((3, 4), "int8", [0.1, 0.2, 0.3], [1, 2, 3], 0)], [T((3, 4))], version=5,
+     rtol=0, atol=0)
+
+# ---- pairs -----------------------------------------------------------------------------------------------------------
+
+_PAIRS = {"same": ((2, 3, 4), (2, 3, 4), (2, 3, 4)), "channel": ((2, 3, 4), (4,), (2, 3, 4)),
+          "scalar": ((2, 3, 4), (), (2, 3, 4)), "both": ((2, 1, 4), (1, 3, 1), (2, 3, 4))}
+for _op, _opt in [("ADD", 11), ("SUB", 28), ("MUL", 21), ("DIV", 29), ("MAXIMUM", 39), ("MINIMUM", 39),
+                  ("SQUARED_DIFFERENCE", 76)]:
+    for _name, (_a, _b, _c) in _PAIRS.items():
+        case(f"{_op}-float-{_name}", _op, [T(_a), T(_b)], [T(_c)], (_opt, {}))
+    if _op != "SQUARED_DIFFERENCE":
+        case(f"{_op}-int32", _op, [T((3, 4), "int32"), T((3, 4), "int32", low=1, high=9)], [T((3, 4), "int32")],
+             (_opt, {}))
+for _act in (1, 2, 3):
+    for _op, _opt in [("ADD", 11), ("SUB", 28), ("MUL", 21), ("DIV", 29)]:
+        case(f"{_op}-float-activation{_act}", _op, [T((5, 7)), T((5, 7), low=0.5, high=9)], [T((5, 7))],
+             (_opt, {0: ("i8", _act)}))
+        if _op != "DIV":
+            case(f"{_op}-int8-activation{_act}", _op, [q((8, 40), "int8"), q((8, 40), "int8", 1)],
+                 [q((8, 40), "int8", 2)], (_opt, {0: ("i8", _act)}), 2)
+for _dt in ("int8", "uint8", "int16"):
+    for _op, _opt in [("ADD", 11), ("SUB", 28), ("MUL", 21)]:
+        _version = {"ADD": 4, "SUB": 5, "MUL": 4}[_op] if _dt == "int16" else 2
+        for _name, (_a, _b, _c) in {"same": ((20, 30), (20, 30), (20, 30)), "channel": ((20, 30), (30,), (20, 30)),
+                                    "scalar": ((20, 30), (), (20, 30))}.items():
+            case(f"{_op}-{_dt}-{_name}", _op, [q(_a, _dt), q(_b, _dt, 1)], [q(_c, _dt, 2)],
+                 (_opt, {1: ("bool", False)} if _op != "MUL" else {}), _version)
+    for _op in ("MAXIMUM", "MINIMUM"):
+        case(f"{_op}-{_dt}", _op, [q((5, 9), _dt), q((5, 9), _dt)], [q((5, 9), _dt)], (39, {}), 3)
+        case(f"{_op}-{_dt}-row", _op, [q((5, 9), _dt), q((9,), _dt)], [q((5, 9), _dt)], (39, {}), 3)
+for _op, _opt in [("ADD", 11), ("SUB", 28)]:
+    case(f"{_op}-int16-power", _op, [T((20, 30), "int16", 2.0**-15), T((20, 30), "int16", 2.0**-12)],
+         [T((20, 30), "int16", 2.0**-12)], (_opt, {1: ("bool", True)}), 3)
+case("SQUARED_DIFFERENCE-int8", "SQUARED_DIFFERENCE", [q((20, 30), "int8"), q((20, 30), "int8", 1)],
+     [T((20, 30), "int8", 1.1, -100)], (76, {}), 2)
+for _op in ("EQUAL", "NOT_EQUAL", "LESS", "GREATER", "GREATER_EQUAL", "LESS_EQUAL"):
+    case(f"{_op}-float", _op, [T((3, 4)), T((3, 4))], [T((3, 4), "bool")])
+    case(f"{_op}-int32", _op, [T((30,), "int32", low=-2, high=2), T((), "int32", low=-1, high=1)], [T((30,), "bool")])
+    case(f"{_op}-int8", _op, [q((40, 40), "int8"), q((40, 40), "int8", 1)], [T((40, 40), "bool")], version=2)
+    case(f"{_op}-uint8", _op, [q((40, 40), "uint8"), q((40,), "uint8", 1)], [T((40, 40), "bool")], version=2)
+for _op in ("LOGICAL_AND", "LOGICAL_OR"):
+    case(_op, _op, [T((3, 4), "bool"), T((4,), "bool")], [T((3, 4), "bool")])
+for _op, _opt in [("FLOOR_DIV", 65), ("FLOOR_MOD", 72)]:
+    case(f"{_op}-int32", _op, [T((50,), "int32"), T((50,), "int32", low=1, high=9)], [T((50,), "int32")], (_opt, {}))
+    case(f"{_op}-float", _op, [T((50,)), T((50,), low=0.5, high=2)], [T((50,))], (_opt, {}), 2)
+case("POW-float", "POW", [T((30,), low=0.1, high=3), T((30,))], [T((30,))], (56, {}))
+case("POW-int32", "POW", [T((30,), "int32", low=-5, high=5), T((30,), "int32", low=0, high=4)], [T((30,), "int32")],
+     (56, {}))
+case("ATAN2", "ATAN2", [T((30,)), T((30,))], [T((30,))])
+case("BITWISE_XOR", "BITWISE_XOR", [T((30,), "int32"), T((30,), "int32")], [T((30,), "int32")])
+case("RIGHT_SHIFT", "RIGHT_SHIFT", [T((30,), "int32"), T((30,), "int32", low=0, high=5)], [T((30,), "int32")])
+case("ADD_N", "ADD_N", [T((4, 5)), T((4, 5)), T((4, 5))], [T((4, 5))])
+case("ADD_N-int32", "ADD_N", [T((4, 5), "int32"), T((4, 5), "int32")], [T((4, 5), "int32")])
+case("SELECT", "SELECT", [T((4, 5), "bool"), T((4, 5)), T((4, 5))], [T((4, 5))])
+case("SELECT-rows", "SELECT", [T((4,), "bool"), T((4, 5)), T((4, 5))], [T((4, 5))])
+case("SELECT_V2", "SELECT_V2", [T((4, 1), "bool"), T((4, 5)), T((1, 5))], [T((4, 5))])
+case("SELECT_V2-int8", "SELECT_V2", [T((4, 5), "bool"), q((4, 5), "int8"), q((4, 5), "int8")], [q((4, 5), "int8")])
+case("PRELU-float", "PRELU", [T((2, 3, 3, 4)), K(RNG.standard_normal((1, 1, 4)))], [T((2, 3, 3, 4))])
+for _dt in ("int8", "uint8"):
+    case(f"PRELU-{_dt}", "PRELU", [q((2, 5, 5, 4), _dt), q((1, 1, 4), _dt, 1)], [q((2, 5, 5, 4), _dt, 2)])
+
+# ---- along axes ------------------------------------------------------------------------------------------------------
+
+for _op in ("MEAN", "SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN"):
+    for _axes, _keep, _out in [([1], False, (2, 4, 5)), ([1, 2], True, (2, 1, 1, 5)), ([0, -1], False, (3, 4)),
+                               ([0, 1, 2, 3], False, ())]:
+        case(f"{_op}-float-{_axes}-{_keep}", _op, [T((2, 3, 4, 5)), K(_axes)], [T(_out)],
+             (27, {0: ("bool", _keep)}), rtol=1e-4)
+    case(f"{_op}-int32", _op, [T((3, 5), "int32", low=-9, high=9), K([1])], [T((3,), "int32")],
+         (27, {0: ("bool", False)}))
+for _dt in ("int8", "uint8", "int16"):
+    for _axes, _keep, _out in [([1, 2], True, (2, 1, 1, 5)), ([1, 2], False, (2, 5)), ([3], False, (2, 7, 6))]:
+        case(f"MEAN-{_dt}-{_axes}-{_keep}", "MEAN", [q((2, 7, 6, 5), _dt), K(_axes)], [q(_out, _dt, 1)],
+             (27, {0: ("bool", _keep)}), 2)
+    case(f"MEAN-{_dt}-same", "MEAN", [q((2, 7, 7, 5), _dt), K([1, 2])], [q((2, 5), _dt)],
+         (27, {0: ("bool", False)}), 2)
+    for _op in ("REDUCE_MAX", "REDUCE_MIN"):
+        case(f"{_op}-{_dt}", _op, [q((4, 30), _dt), K([1])], [q((4,), _dt)], (27, {0: ("bool", False)}), 2)
+for _dt in ("int8", "int16"):
+    case(f"SUM-{_dt}", "SUM", [q((4, 30), _dt), K([1])], [T((4,), _dt, QUANT[_dt][0][0] * 9, 0)],
+         (27, {0: ("bool", False)}), 2)
+for _op in ("REDUCE_ANY", "REDUCE_ALL"):
+    case(_op, _op, [T((5, 3), "bool"), K([1])], [T((5,), "bool")], (27, {0: ("bool", False)}))
+for _op, _opt in [("ARG_MAX", 40), ("ARG_MIN", 57)]:
+    for _dt in ("float32", "int8", "uint8", "int32"):
+        case(f"{_op}-{_dt}", _op, [T((4, 9), _dt), K(1)], [T((4,), "int32")], (_opt, {0: ("i8", 2)}), 2)
+    case(f"{_op}-int64", _op, [T((4, 9)), K(-2)], [T((9,), "int64")], (_opt, {0: ("i8", 4)}))
+for _exclusive in (False, True):
+    for _reverse in (False, True):
+        case(f"CUMSUM-{_exclusive}-{_reverse}", "CUMSUM", [T((3, 7)), K(1)], [T((3, 7))],
+             (102, {0: ("bool", _exclusive), 1: ("bool", _reverse)}), rtol=1e-4, atol=1e-5)
+case("CUMSUM-int32", "CUMSUM", [T((3, 7), "int32"), K(0)], [T((3, 7), "int32")], (102, {}))
+for _beta in (1.0, 0.5):
+    case(f"SOFTMAX-float-{_beta}", "SOFTMAX", [T((3, 12), low=-6, high=6)], [T((3, 12))], (9, {0: ("f32", _beta)}))
+    for _dt in ("int8", "uint8"):
+        for _scale in (0.0713, 0.6, 0.003):
+            case(f"SOFTMAX-{_dt}-{_beta}-{_scale}", "SOFTMAX", [T((20, 40), _dt, _scale, 3)],
+                 [T((20, 40), _dt, 1 / 256, -128 if _dt == "int8" else 0)], (9, {0: ("f32", _beta)}), 2)
+case("SOFTMAX-int8-rank4", "SOFTMAX", [q((2, 3, 4, 10), "int8")], [T((2, 3, 4, 10), "int8", 1 / 256, -128)],
+     (9, {0: ("f32", 1.0)}), 2)
+case("LOG_SOFTMAX-float", "LOG_SOFTMAX", [T((3, 12))], [T((3, 12))], (36, {}), rtol=1e-4)
+case("L2_NORMALIZATION-float", "L2_NORMALIZATION", [T((2, 3, 12))], [T((2, 3, 12))], (12, {}))
+case("LOCAL_RESPONSE_NORMALIZATION", "LOCAL_RESPONSE_NORMALIZATION", [T((1, 4, 4, 10))], [T((1, 4, 4, 10))],
+     (13, {0: ("i32", 2), 1: ("f32", 2.0), 2: ("f32", 0.1), 3: ("f32", 0.75)}), rtol=1e-4)
+
+# ---- shapes ----------------------------------------------------------------------------------------------------------
+
+for _dt in ("float32", "int8"):
+    _t = (lambda s: q(s, "int8")) if _dt == "int8" else T
+    case(f"RESHAPE-{_dt}", "RESHAPE", [_t((2, 3, 4)), K([4, -1])], [_t((4, 6))], (17, {}))
+    case(f"RESHAPE-{_dt}-option", "RESHAPE", [_t((2, 3, 4))], [_t((6, 4))], (17, {0: ("[i32]", [6, 4])}))
+    case(f"SQUEEZE-{_dt}", "SQUEEZE", [_t((1, 3, 1, 4))], [_t((3, 4))], (30, {}))
+    case(f"SQUEEZE-{_dt}-axes", "SQUEEZE", [_t((1, 3, 1, 4))], [_t((1, 3, 4))], (30, {0: ("[i32]", [2])}))
+    case(f"EXPAND_DIMS-{_dt}", "EXPAND_DIMS", [_t((3, 4)), K(-1)], [_t((3, 4, 1))])
+    case(f"TRANSPOSE-{_dt}", "TRANSPOSE", [_t((2, 3, 4)), K([2, 0, 1])], [_t((4, 2, 3))])
+    case(f"PACK-{_dt}", "PACK", [_t((3, 4)), _t((3, 4))], [_t((3, 2, 4))], (59, {0: ("i32", 2), 1: ("i32", 1)}))
+    case(f"UNPACK-{_dt}", "UNPACK", [_t((3, 2, 4))], [_t((3, 4)), _t((3, 4))], (64, {0: ("i32", 2), 1: ("i32", 1)}))
+    case(f"SPLIT-{_dt}", "SPLIT", [K(1), _t((3, 6))], [_t((3, 2))] * 3, (35, {0: ("i32", 3)}))
+    case(f"SPLIT_V-{_dt}", "SPLIT_V", [_t((3, 7)), K([2, -1, 1]), K(1)], [_t((3, 2)), _t((3, 4)), _t((3, 1))],
+         (79, {0: ("i32", 3)}))
+    case(f"SLICE-{_dt}", "SLICE", [_t((4, 5, 6)), K([1, 0, 2]), K([2, -1, 3])], [_t((2, 5, 3))])
+    case(f"PAD-{_dt}", "PAD", [_t((2, 3)), K([[1, 2], [0, 3]])], [_t((5, 6))])
+    case(f"TILE-{_dt}", "TILE", [_t((2, 3)), K([2, 3])], [_t((4, 9))])
+    case(f"REVERSE_V2-{_dt}", "REVERSE_V2", [_t((2, 3, 4)), K([1])], [_t((2, 3, 4))])
+    case(f"MIRROR_PAD-{_dt}", "MIRROR_PAD", [_t((3, 4)), K([[1, 2], [2, 1]])], [_t((6, 7))], (77, {0: ("i8", 0)}))
+    case(f"MIRROR_PAD-{_dt}-symmetric", "MIRROR_PAD", [_t((3, 4)), K([[1, 2], [2, 1]])], [_t((6, 7))],
+         (77, {0: ("i8", 1)}))
+    case(f"DEPTH_TO_SPACE-{_dt}", "DEPTH_TO_SPACE", [_t((1, 2, 3, 8))], [_t((1, 4, 6, 2))], (94, {0: ("i32", 2)}))
+    case(f"SPACE_TO_DEPTH-{_dt}", "SPACE_TO_DEPTH", [_t((1, 4, 6, 2))], [_t((1, 2, 3, 8))], (19, {0: ("i32", 2)}))
+    case(f"SPACE_TO_BATCH_ND-{_dt}", "SPACE_TO_BATCH_ND", [_t((2, 5, 6, 3)), K([2, 3]), K([[1, 0], [2, 1]])],
+         [_t((12, 3, 3, 3))])
+    case(f"BATCH_TO_SPACE_ND-{_dt}", "BATCH_TO_SPACE_ND", [_t((12, 3, 3, 3)), K([2, 3]), K([[1, 0], [2, 1]])],
+         [_t((2, 5, 6, 3))])
+    case(f"GATHER-{_dt}", "GATHER", [_t((5, 4)), K([3, 0, 1])], [_t((3, 4))], (23, {0: ("i32", 0)}))
+    case(f"CONCATENATION-{_dt}", "CONCATENATION", [_t((2, 3)), _t((2, 4))], [_t((2, 7))], (10, {0: ("i32", -1)}))
+    case(f"BROADCAST_TO-{_dt}", "BROADCAST_TO", [_t((3, 1)), K([2, 3, 4])], [_t((2, 3, 4))], version=2)
+    for _name, _masks, _begin, _end, _strides, _out in [
+            ("plain", (0, 0, 0, 0, 0), [0, 1, 2], [2, 3, 4], [1, 1, 1], (2, 2, 2)),
+            ("masks", (1, 6, 0, 0, 0), [1, 1, 2], [2, 0, 0], [1, 1, 1], (2, 2, 2)),
+            ("negative", (0, 0, 0, 0, 0), [-1, -1, -1], [-3, -4, -5], [-1, -2, -1], (2, 2, 4)),
+            ("shrink", (0, 0, 0, 0, 2), [0, 1, 0], [2, 2, 4], [1, 1, 2], (2, 2)),
+            ("last", (0, 0, 0, 0, 4), [0, 0, -1], [2, 3, 0], [1, 1, 1], (2, 3)),
+            ("backwards", (7, 7, 0, 0, 0), [0, 0, 0], [0, 0, 0], [-1, 1, -1], (2, 3, 4)),
+            ("short", (0, 0, 0, 0, 0), [1], [2], [1], (1, 3, 4)),
+    ]:
+        case(f"STRIDED_SLICE-{_dt}-{_name}", "STRIDED_SLICE", [_t((2, 3, 4)), K(_begin), K(_end), K(_strides)],
+             [_t(_out)], (32, {i: ("i32", m) for i, m in enumerate(_masks)}))
+    case(f"STRIDED_SLICE-{_dt}-ellipsis", "STRIDED_SLICE", [_t((2, 3, 4)), K([0, 1]), K([0, 3]), K([1, 1])],
+         [_t((2, 3, 2))], (32, {2: ("i32", 1)}))
+    case(f"STRIDED_SLICE-{_dt}-new", "STRIDED_SLICE", [_t((2, 3)), K([0, 0, 1]), K([2, 0, 3]), K([1, 1, 1])],
+         [_t((2, 1, 2))], (32, {3: ("i32", 2)}))
+case("PADV2", "PADV2", [T((2, 3)), K([[1, 2], [0, 3]]), K(1.5)], [T((5, 6))])
+case("PADV2-int8", "PADV2", [q((2, 3), "int8"), K([[1, 2], [0, 3]]), K(7, "int8", 0.0713, -9)], [q((5, 6), "int8")])
+case("PAD-uint8", "PAD", [q((2, 3), "uint8"), K([[1, 2], [0, 3]])], [q((5, 6), "uint8")])
+case("CONCATENATION-uint8-scales", "CONCATENATION", [q((9, 30), "uint8"), q((9, 40), "uint8", 1)],
+     [q((9, 70), "uint8", 2)], (10, {0: ("i32", 1)}))
+case("CONCATENATION-int64", "CONCATENATION", [T((2,), "int64"), T((3,), "int64")], [T((5,), "int64")],
+     (10, {0: ("i32", 0)}))
+case("CONCATENATION-relu", "CONCATENATION", [T((2, 3)), T((2, 3))], [T((2, 6))], (10, {0: ("i32", 1), 1: ("i8", 1)}))
+case("SHAPE", "SHAPE", [T((2, 3, 4))], [T((3,), "int32")], (55, {0: ("i8", 2)}))
+case("SHAPE-int64", "SHAPE", [T((2, 3, 4))], [T((3,), "int64")], (55, {0: ("i8", 4)}))
+case("RANK", "RANK", [T((2, 3, 4))], [T((), "int32")])
+case("BROADCAST_ARGS", "BROADCAST_ARGS", [K([3, 1]), K([2, 1, 4])], [T((3,), "int32")])
+case("REVERSE_SEQUENCE", "REVERSE_SEQUENCE", [T((3, 5, 2)), K([2, 5, 1])], [T((3, 5, 2))],
+     (87, {0: ("i32", 1), 1: ("i32", 0)}))
+case("FILL", "FILL", [K([2, 3]), T(())], [T((2, 3))])
+case("FILL-int32", "FILL", [K([2, 3]), T((), "int32")], [T((2, 3), "int32")])
+case("RANGE", "RANGE", [K(2), K(11), K(3)], [T((3,), "int32")])
+case("RANGE-float", "RANGE", [K(0.5), K(3.0), K(0.5)], [T((5,))])
+case("ONE_HOT", "ONE_HOT", [T((4,), "int32", low=-1, high=5), K(5), K(2.0), K(-1.0)], [T((4, 5))], (61, {0: ("i32", -1)}))
+case("ONE_HOT-axis", "ONE_HOT", [T((4,), "int32", low=0, high=4), K(5), K(1), K(0)], [T((5, 4), "int32")],
+     (61, {0: ("i32", 0)}))
+case("MATRIX_DIAG", "MATRIX_DIAG", [T((2, 3))], [T((2, 3, 3))])
+case("MATRIX_SET_DIAG", "MATRIX_SET_DIAG", [T((2, 3, 4)), T((2, 3))], [T((2, 3, 4))])
+
+# ---- positions -------------------------------------------------------------------------------------------------------
+
+case("GATHER-axis", "GATHER", [T((2, 5, 4)), T((3,), "int32", low=0, high=4)], [T((2, 3, 4))], (23, {0: ("i32", 1)}))
+case("GATHER-rank2", "GATHER", [T((5, 4)), K([[3, 0], [1, 1]])], [T((2, 2, 4))], (23, {0: ("i32", 0)}))
+case("GATHER-batch", "GATHER", [T((2, 5, 3)), K([[3, 0], [1, 1]])], [T((2, 2, 3))],
+     (23, {0: ("i32", 1), 1: ("i32", 1)}), 5)
+case("GATHER_ND", "GATHER_ND", [T((4, 5, 6)), K([[3, 0], [1, 1], [0, 4]])], [T((3, 6))])
+case("GATHER_ND-int8", "GATHER_ND", [q((4, 5), "int8"), K([[3, 0], [1, 1]])], [q((2,), "int8")])
+case("SCATTER_ND", "SCATTER_ND", [K([[1], [3], [1]]), T((3, 4)), K([5, 4])], [T((5, 4))])
+case("SCATTER_ND-int32", "SCATTER_ND", [K([[1, 2], [3, 0]]), T((2,), "int32"), K([5, 4])], [T((5, 4), "int32")])
+case("EMBEDDING_LOOKUP", "EMBEDDING_LOOKUP", [T((3,), "int32", low=0, high=4), K(RNG.standard_normal((5, 6)))],
+     [T((3, 6))])
+case("EMBEDDING_LOOKUP-int8", "EMBEDDING_LOOKUP",
+     [T((3,), "int32", low=0, high=4), K(RNG.integers(-128, 128, (5, 6)), "int8", 0.1)], [T((3, 6))], version=3)
+case("WHERE", "WHERE", [T((3, 4), "bool")], [T((-1, 2), "int64")])
+case("TOPK_V2", "TOPK_V2", [T((3, 9)), K(4)], [T((3, 4)), T((3, 4), "int32")])
+case("TOPK_V2-int32", "TOPK_V2", [T((3, 9), "int32"), K(2)], [T((3, 2), "int32"), T((3, 2), "int32")])
+case("UNIQUE", "UNIQUE", [K([4, 1, 4, 9, 1], "int32")], [T((-1,), "int32"), T((5,), "int32")], (80, {0: ("i8", 2)}))
+case("SPARSE_TO_DENSE", "SPARSE_TO_DENSE", [K([[0, 1], [2, 3]]), K([3, 4]), T((2,)), K(-1.0)], [T((3, 4))], (50, {}))
+case("SPARSE_TO_DENSE-vector", "SPARSE_TO_DENSE", [K([1, 4]), K([6]), K(2.0), K(0.0)], [T((6,))], (50, {}))
+for _at in ([1, 1], [9, -3]):
+    case(f"DYNAMIC_UPDATE_SLICE-{_at}", "DYNAMIC_UPDATE_SLICE", [T((4, 5)), T((2, 3)), K(_at)], [T((4, 5))])
+case("SEGMENT_SUM", "SEGMENT_SUM", [T((5, 3)), K([0, 0, 1, 3, 3])], [T((4, 3))])
+for _op in ("SUM", "PROD", "MAX", "MIN"):
+    case(f"UNSORTED_SEGMENT_{_op}", f"UNSORTED_SEGMENT_{_op}", [T((5, 3)), K([2, 0, 1, 2, 0]), K(4)], [T((4, 3))])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_operator(name: str) -> None:
+    CASES[name]()
