@@ -220,7 +220,7 @@ static void inverse_root(int32_t x, int32_t *multiplier, int *shift)
   down -= pairs;
   x <<= 2 * pairs;
   /* three bits before the point */
-  int32_t half = tfl_shifted_down(x, 1);
+  int32_t half = tfl_shifted_down(x >> 1, 1);
   int32_t three_halves = (1 << 28) + (1 << 27);
   int32_t y = 1 << 28;
   for (int i = 0; i < 5; i++) {
@@ -253,6 +253,15 @@ static const Node *rsqrt_bytes(Conversion *c, const Node *x)
   return tfl_by_table(c, x, v, out->dtype);
 }
 
+/* The logistic function of i / 24 as a fraction of 16 bits, with half of what a straight line to the next is wrong by in
+ * the middle. */
+static uint32_t logistic_entry(int i)
+{
+  double v[3];
+  for (int k = 0; k < 3; k++) v[k] = 65536 / (1 + exp(-(i + k / 2.0) / 24));
+  return (uint32_t)fmin(65535, round(v[0] + (v[1] - (v[0] + v[2]) / 2) / 2));
+}
+
 /* 16 bits: between the 256 entries of a table of the logistic function, which has steps of 1/24; the tangent is twice the
  * logistic of twice, less one. */
 static const Node *logistic_words(Conversion *c, const Node *x, bool tangent)
@@ -262,7 +271,7 @@ static const Node *logistic_words(Conversion *c, const Node *x, bool tangent)
   int left = 0;
   int64_t factor;
   uint32_t table[257];
-  for (int i = 0; i < 257; i++) table[i] = (uint32_t)fmin(65535, round(65536 / (1 + exp(-i / 24.0))));
+  for (int i = 0; i < 257; i++) table[i] = logistic_entry(i);
   bool power = power_of_two(scale, &exponent);
   left = 12 + exponent;
   if (power && (left == 0 || (tangent && left == 1))) {

@@ -336,3 +336,297 @@ const Node *tfl_convert_average_pool(Conversion *c)
   y = kit_op1(c, "clip", y, "a_min:f,a_max:f", lo, hi);
   return kit_cast_to(c, y, tfl_out(c, 0)->dtype);
 }
+
+/* ---- the square root of the mean of squares ------------------------------------------------------------------- */
+
+const Node *tfl_convert_l2_pool(Conversion *c)
+{
+  const Node *x = kit_in(c, 0);
+  Window w = pool_window(c, x);
+  const Node *y = kit_sqrt(c, pool(c, "nn.avg_pool2d", kit_mul(c, x, x), &w, false));
+  return tfl_activation(c, y, tfl_byte(c, 5, 0));
+}
+
+/* ---- transposed convolutions ------------------------------------------------------------------------------------ */
+
+/* Along one axis: padding before and after, and elements that no window reaches, for the output's size that is said. */
+static void transposed_pads(Conversion *c, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t *before,
+                            int64_t *after, int64_t *more)
+{
+  if (kernel < 1 || stride < 1 || out < 1)
+    kit_fail(c, ERR_ARGUMENT, "kernel %" PRId64 ", stride %" PRId64 " and output %" PRId64, kernel, stride, out);
+  int64_t full = (in - 1) * stride + kernel;
+  int64_t padding = tfl_byte(c, 0, 0);
+  int64_t outputs = padding == 0 ? (out + stride - 1) / stride : (out - kernel) / stride + 1;
+  int64_t total = padding == 0 ? (outputs - 1) * stride + kernel - out : 0;
+  if (total < 0) total = 0;
+  *before = total / 2;
+  *after = full - out - *before;
+  *more = 0;
+  if (*after < 0) *more = -*after, *after = 0;
+  if (*more >= stride || outputs != in)
+    kit_fail(c, ERR_SHAPE, "an output of %" PRId64 " does not come of %" PRId64 " elements", out, in);
+}
+
+/* output shape, weight (O, H, W, I), data, bias */
+const Node *tfl_convert_transpose_conv(Conversion *c)
+{
+  int n = 0;
+  const Node *w = kit_in(c, 1);
+  const Node *x = kit_in(c, 2);
+  const Node *bias = kit_opt(c, 3);
+  const TflTensor *tx = tfl_in(c, 2);
+  const TflTensor *tw = tfl_in(c, 1);
+  const int64_t *shape = kit_const_ints(c, kit_in(c, 0), &n);
+  want_rank(c, x, 4, "data");
+  want_rank(c, w, 4, "the weight");
+  if (!shape || n != 4) kit_fail(c, ERR_UNSUPPORTED, "the output's shape must be known when the model is compiled");
+  int64_t channels = kit_static_dim(c, w, 0);
+  if (kit_static_dim(c, w, 3) != kit_static_dim(c, x, 3))
+    kit_fail(c, ERR_SHAPE, "data has %" PRId64 " channels, the weight %" PRId64, kit_static_dim(c, x, 3),
+             kit_static_dim(c, w, 3));
+  int64_t kernel[2], stride[2] = {tfl_int(c, 2, 0), tfl_int(c, 1, 0)};
+  int64_t pads[4], more[2];
+  for (int i = 0; i < 2; i++) {
+    kernel[i] = kit_static_dim(c, w, 1 + i);
+    transposed_pads(c, kit_static_dim(c, x, 1 + i), shape[1 + i], kernel[i], stride[i], &pads[i], &pads[2 + i],
+                    &more[i]);
+  }
+  bool integers = tfl_is_quantized(tx);
+  bool wide = integers && bias && dtype_eq(kit_dtype_of(c, bias), DT_I64);
+  DType sum = wide ? DT_I64 : integers ? DT_I32 : DT_F32;
+  if (integers) {
+    x = kit_cast_to(c, tfl_centred(c, x, tx), sum);
+    w = kit_cast_to(c, tfl_centred(c, w, tw), sum);
+  } else if (tfl_is_quantized(tw)) {
+    w = tfl_real(c, w, tw);
+  }
+  if (bias) {
+    int64_t dim[4] = {1, 1, 1, channels};
+    bias = kit_reshape(c, kit_cast_to(c, bias, sum), 4, dim);
+  }
+  const Node *y = kit_op2(c, "nn.conv2d_transpose", kit_transpose(c, x, 4, (int[]){0, 3, 1, 2}),
+                          kit_transpose(c, w, 4, (int[]){3, 0, 1, 2}),
+                          "channels:l,kernel_size:I,strides:I,padding:I,output_padding:I,out_dtype:t", channels, 2,
+                          kernel, 2, stride, 4, pads, 2, more, sum);
+  y = kit_transpose(c, y, 4, (int[]){0, 2, 3, 1});
+  if (bias) y = kit_add(c, y, bias);
+  if (!integers) return tfl_activation(c, y, tfl_byte(c, 3, 0));
+  const TflQuant *qw = tfl_quant(c, tw);
+  double *f = arena_array(c->im->arena, double, qw->n);
+  if (qw->n > 1 && qw->axis != 0) kit_fail(c, ERR_UNSUPPORTED, "scales along axis %d are not supported", qw->axis);
+  for (int i = 0; i < qw->n; i++) {
+    double product = tfl_scale(c, tx) * qw->scale[i];
+    f[i] = (tx->dtype.code == DT_UINT ? (double)(float)product : product) / tfl_scale(c, tfl_out(c, 0));
+  }
+  return tfl_store(c, tfl_rescale(c, y, qw->n, f, 3), tfl_out(c, 0), tfl_byte(c, 3, 0));
+}
+
+/* ---- three dimensions ----------------------------------------------------------------------------------------------- */
+
+/* data (N, D, H, W, C), weight (D, H, W, I, O) */
+const Node *tfl_convert_conv_3d(Conversion *c)
+{
+  const Node *x = kit_in(c, 0);
+  const Node *w = kit_in(c, 1);
+  const Node *bias = kit_opt(c, 2);
+  want_rank(c, x, 5, "data");
+  want_rank(c, w, 5, "the weight");
+  int64_t kernel[3], stride[3] = {tfl_int(c, 1, 0), tfl_int(c, 3, 0), tfl_int(c, 2, 0)};
+  int64_t dilation[3] = {tfl_int(c, 5, 1), tfl_int(c, 7, 1), tfl_int(c, 6, 1)};
+  int64_t pads[6] = {0};
+  for (int i = 0; i < 3; i++) {
+    kernel[i] = kit_static_dim(c, w, i);
+    if (kernel[i] < 1 || stride[i] < 1 || dilation[i] < 1) kit_fail(c, ERR_ARGUMENT, "the window must be positive");
+  }
+  if (tfl_byte(c, 0, 0) == 0) pad_same(c, x, 1, 3, kernel, stride, dilation, pads);
+  const Node *y = kit_op2(c, "nn.conv3d", kit_transpose(c, x, 5, (int[]){0, 4, 1, 2, 3}),
+                          kit_transpose(c, w, 5, (int[]){4, 3, 0, 1, 2}),
+                          "strides:I,padding:I,dilation:I,channels:l,kernel_size:I", 3, stride, 6, pads, 3, dilation,
+                          kit_static_dim(c, w, 4), 3, kernel);
+  y = kit_transpose(c, y, 5, (int[]){0, 2, 3, 4, 1});
+  return tfl_activation(c, bias ? kit_add(c, y, bias) : y, tfl_byte(c, 4, 0));
+}
+
+/* output shape, weight (D, H, W, O, I), data, bias */
+const Node *tfl_convert_conv_3d_transpose(Conversion *c)
+{
+  int n = 0;
+  const int64_t *shape = kit_const_ints(c, kit_in(c, 0), &n);
+  const Node *w = kit_in(c, 1);
+  const Node *x = kit_in(c, 2);
+  const Node *bias = kit_opt(c, 3);
+  want_rank(c, x, 5, "data");
+  want_rank(c, w, 5, "the weight");
+  if (!shape || n != 5) kit_fail(c, ERR_UNSUPPORTED, "the output's shape must be known when the model is compiled");
+  int64_t kernel[3], stride[3] = {tfl_int(c, 1, 0), tfl_int(c, 3, 0), tfl_int(c, 2, 0)};
+  int64_t pads[6], more[3];
+  for (int i = 0; i < 3; i++) {
+    kernel[i] = kit_static_dim(c, w, i);
+    transposed_pads(c, kit_static_dim(c, x, 1 + i), shape[1 + i], kernel[i], stride[i], &pads[i], &pads[3 + i],
+                    &more[i]);
+  }
+  const Node *y = kit_op2(c, "nn.conv3d_transpose", kit_transpose(c, x, 5, (int[]){0, 4, 1, 2, 3}),
+                          kit_transpose(c, w, 5, (int[]){4, 3, 0, 1, 2}),
+                          "channels:l,kernel_size:I,strides:I,padding:I,output_padding:I", kit_static_dim(c, w, 3), 3,
+                          kernel, 3, stride, 6, pads, 3, more);
+  y = kit_transpose(c, y, 5, (int[]){0, 2, 3, 4, 1});
+  return tfl_activation(c, bias ? kit_add(c, y, bias) : y, tfl_byte(c, 4, 0));
+}
+
+/* ---- products of batches ------------------------------------------------------------------------------------------ */
+
+/* Sums in int32 of integers with their zero points taken off; of 16 bits in int64. */
+static const Node *integer_product(Conversion *c, const Node *a, const Node *b, void *env)
+{
+  (void)env;
+  DType t = kit_dtype_of(c, a);
+  if (kit_rank_of(c, a) == 3)
+    return kit_op2(c, "nn.batch_matmul", a, b, "out_dtype:t,transpose_a:i,transpose_b:i", t, 0, 0);
+  return kit_op2(c, "nn.matmul", a, b, "out_dtype:t", t);
+}
+
+const Node *tfl_convert_batch_matmul(Conversion *c)
+{
+  const TflTensor *t[2] = {tfl_in(c, 0), tfl_in(c, 1)};
+  const Node *side[2] = {kit_in(c, 0), kit_in(c, 1)};
+  bool integers = tfl_is_quantized(t[0]);
+  for (int i = 0; i < 2; i++) {
+    if (integers) {
+      side[i] = tfl_centred(c, side[i], t[i]);
+      if (t[0]->dtype.bits == 16) side[i] = kit_cast_to(c, side[i], DT_I64);
+    } else if (tfl_is_quantized(t[i])) {
+      side[i] = tfl_real(c, side[i], t[i]);
+    }
+    if (tfl_bool(c, i)) side[i] = kit_swap_last(c, side[i]);
+  }
+  if (!integers) return kit_matmul(c, side[0], side[1]);
+  const Node *y = kit_matmul_by(c, side[0], side[1], integer_product, NULL);
+  double factor = (double)((float)tfl_scale(c, t[0]) * (float)tfl_scale(c, t[1])) / tfl_scale(c, tfl_out(c, 0));
+  return tfl_store(c, tfl_rescale1(c, y, factor), tfl_out(c, 0), TFL_NONE);
+}
+
+/* ---- resizing --------------------------------------------------------------------------------------------------------- */
+
+typedef struct Resize {
+  int64_t in, out;
+  bool corners, half;
+} Resize;
+
+static void read_resize(Conversion *c, const Node *x, int corners, Resize *r)
+{
+  int n = 0;
+  const int64_t *size = kit_const_ints(c, kit_in(c, 1), &n);
+  want_rank(c, x, 4, "data");
+  if (!size || n != 2) kit_fail(c, ERR_UNSUPPORTED, "the size must be known when the model is compiled");
+  for (int i = 0; i < 2; i++) {
+    r[i] = (Resize){kit_static_dim(c, x, 1 + i), size[i], tfl_bool(c, corners), tfl_bool(c, corners + 1)};
+    if (size[i] < 1 || r[i].in < 1) kit_fail(c, ERR_ARGUMENT, "from %" PRId64 " to %" PRId64, r[i].in, size[i]);
+  }
+}
+
+static const Node *positions(Conversion *c, const Node *x, int axis, int64_t n, const int32_t *at)
+{
+  return kit_op2(c, "take", x, node_const_copy(c->m, DT_I32, 1, &n, at), "axis:i,mode:s", axis, "clip");
+}
+
+const Node *tfl_convert_resize_nearest(Conversion *c)
+{
+  const Node *x = kit_in(c, 0);
+  Resize r[2];
+  read_resize(c, x, 0, r);
+  for (int i = 0; i < 2; i++) {
+    int32_t *at = arena_array(c->im->arena, int32_t, r[i].out);
+    float scale = r[i].corners && r[i].out > 1 ? (float)(r[i].in - 1) / (float)(r[i].out - 1)
+                                               : (float)r[i].in / (float)r[i].out;
+    for (int64_t k = 0; k < r[i].out; k++) {
+      float place = ((float)k + (r[i].half ? 0.5f : 0)) * scale;
+      int64_t v = (int64_t)(r[i].corners ? roundf(place) : floorf(place));
+      if (v > r[i].in - 1) v = r[i].in - 1;
+      at[k] = (int32_t)(v < 0 ? 0 : v);
+    }
+    x = positions(c, x, 1 + i, r[i].out, at);
+  }
+  return x;
+}
+
+/* Two neighbours of each place and how far it is from the first, in units of 2^-10 or as a float. */
+typedef struct Between {
+  int32_t *low, *high;
+  int32_t *part;
+  float *real;
+} Between;
+
+static Between between(Conversion *c, const Resize *r)
+{
+  Arena *a = c->im->arena;
+  Between b = {arena_array(a, int32_t, r->out), arena_array(a, int32_t, r->out), arena_array(a, int32_t, r->out),
+               arena_array(a, float, r->out)};
+  int64_t unit = 1 << 10;
+  int64_t step = (unit * r->in + r->out / 2) / r->out;
+  float scale = (float)r->in / (float)r->out;
+  if (r->corners && r->out > 1) {
+    step = (unit * (r->in - 1) + (r->out - 1) / 2) / (r->out - 1);
+    scale = (float)(r->in - 1) / (float)(r->out - 1);
+  }
+  for (int64_t k = 0; k < r->out; k++) {
+    int64_t place = r->half ? k * step + step / 2 - unit / 2 : k * step;
+    int64_t low = place / unit; /* towards zero */
+    int64_t high = (place + unit - 1) / unit;
+    b.low[k] = (int32_t)(low < 0 ? 0 : low);
+    b.high[k] = (int32_t)(high > r->in - 1 ? r->in - 1 : high);
+    b.part[k] = (int32_t)(place - unit * b.low[k]);
+    b.real[k] = r->half ? ((float)k + 0.5f) * scale - 0.5f : (float)k * scale;
+  }
+  return b;
+}
+
+/* Float: neighbours by the float's own floor. */
+static void real_neighbours(const Resize *r, Between *b)
+{
+  for (int64_t k = 0; k < r->out; k++) {
+    float place = b->real[k];
+    float low = floorf(place);
+    b->low[k] = (int32_t)(low < 0 ? 0 : low);
+    float high = ceilf(place);
+    b->high[k] = (int32_t)(high > (float)(r->in - 1) ? (float)(r->in - 1) : high);
+    b->real[k] = place - (float)b->low[k];
+  }
+}
+
+static const Node *weights(Conversion *c, DType t, int64_t n, const void *v, int axis)
+{
+  int64_t shape[4] = {1, 1, 1, 1};
+  shape[axis] = n;
+  return node_const_copy(c->m, t, 4, shape, v);
+}
+
+const Node *tfl_convert_resize_bilinear(Conversion *c)
+{
+  const Node *x = kit_in(c, 0);
+  Resize r[2];
+  DType t = kit_dtype_of(c, x);
+  read_resize(c, x, 2, r);
+  if (r[0].corners && r[0].half) kit_fail(c, ERR_ARGUMENT, "align_corners and half_pixel_centers exclude each other");
+  bool fixed = dtype_is_int(t) && t.code == DT_INT;
+  DType in = !fixed ? DT_F32 : t.bits == 8 ? DT_I32 : DT_I64;
+  x = kit_cast_to(c, x, in);
+  for (int i = 0; i < 2; i++) {
+    Between b = between(c, &r[i]);
+    if (!fixed) real_neighbours(&r[i], &b);
+    int32_t *rest = arena_array(c->im->arena, int32_t, r[i].out);
+    float *real = arena_array(c->im->arena, float, r[i].out);
+    for (int64_t k = 0; k < r[i].out; k++) rest[k] = (1 << 10) - b.part[k], real[k] = 1 - b.real[k];
+    const Node *far = fixed ? weights(c, DT_I32, r[i].out, b.part, 1 + i) : weights(c, DT_F32, r[i].out, b.real, 1 + i);
+    const Node *near = fixed ? weights(c, DT_I32, r[i].out, rest, 1 + i) : weights(c, DT_F32, r[i].out, real, 1 + i);
+    x = kit_add(c, kit_mul(c, positions(c, x, 1 + i, r[i].out, b.low), kit_cast_to(c, near, in)),
+                kit_mul(c, positions(c, x, 1 + i, r[i].out, b.high), kit_cast_to(c, far, in)));
+  }
+  if (dtype_is_float(t)) return kit_cast_to(c, x, t);
+  if (!fixed) /* uint8: halves up */
+    return kit_cast_to(c, kit_op1(c, "floor", kit_add(c, x, kit_scalar(c, DT_F32, 0.5)), NULL), t);
+  const Node *half = kit_scalar(c, in, 1 << 19);
+  const Node *above = kit_op2(c, "greater", x, kit_scalar(c, in, 0), NULL);
+  x = kit_where(c, above, kit_add(c, x, half), kit_sub(c, x, half));
+  return kit_cast_to(c, kit_op2(c, "trunc_divide", x, kit_scalar(c, in, 1 << 20), NULL), t);
+}

@@ -25,11 +25,11 @@ interpreter = pytest.importorskip(
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
-def litert(data: bytes, inputs: Sequence[np.ndarray], runs: int = 1) -> List[np.ndarray]:
-    """What LiteRT's reference kernels give."""
-    it = interpreter.Interpreter(
-        model_content=data, experimental_op_resolver_type=interpreter.OpResolverType.BUILTIN_REF, num_threads=1
-    )
+def litert(data: bytes, inputs: Sequence[np.ndarray], runs: int = 1, reference: bool = True) -> List[np.ndarray]:
+    """What LiteRT's reference kernels give, or those that it runs without a delegate."""
+    kinds = interpreter.OpResolverType
+    kind = kinds.BUILTIN_REF if reference else kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    it = interpreter.Interpreter(model_content=data, experimental_op_resolver_type=kind, num_threads=1)
     it.allocate_tensors()
     for _ in range(runs):
         for detail, value in zip(it.get_input_details(), inputs):
@@ -49,8 +49,14 @@ def run_lathe(data: bytes, inputs: Sequence[np.ndarray], opt_level: int = 3) -> 
     return [run.get_output(i).numpy() for i in range(run.get_num_outputs())]
 
 
-def compare(data: bytes, inputs: Sequence[np.ndarray], rtol: float = 2e-5, atol: float = 2e-6) -> None:
-    want = litert(data, inputs)
+#: operators that LiteRT's list of reference kernels leaves out, or whose reference kernel is not what it documents: sums
+#: that come out as -1, a window that lacks its last element
+NO_REFERENCE = {"CEIL", "ROUND", "ELU", "SEGMENT_SUM", "SUM", "LOCAL_RESPONSE_NORMALIZATION"}
+
+
+def compare(data: bytes, inputs: Sequence[np.ndarray], reference: bool = True, rtol: float = 2e-5,
+            atol: float = 2e-6) -> None:
+    want = litert(data, inputs, reference=reference)
     got = run_lathe(data, inputs)
     assert len(want) == len(got)
     for w, g in zip(want, got):
@@ -131,7 +137,7 @@ def case(name: str, op: str, ins: Sequence[Optional[T]], outs: Sequence[T], opti
 
 def _check(op: str, ins: Any, outs: Any, options: Any, version: int, custom: bytes, tolerance: Any) -> None:
     data, inputs = build(op, ins, outs, options, version, custom)
-    compare(data, inputs, **tolerance)
+    compare(data, inputs, op not in NO_REFERENCE, **tolerance)
 
 
 #: of each quantized type: a scale and a zero point for inputs, and others for outputs
@@ -187,7 +193,6 @@ for _dt in ("int8", "int16"):
     _n = 256 if _dt == "int8" else 4000
     case(f"ABS-{_dt}", "ABS", [q((_n,), _dt)], [q((_n,), _dt, 1)])
     case(f"ABS-{_dt}-same", "ABS", [q((_n,), _dt)], [q((_n,), _dt)])
-    case(f"NEG-{_dt}", "NEG", [T((_n,), _dt, 0.5, 0)], [T((_n,), _dt, 0.5, 0)], version=2)
     case(f"EXP-{_dt}", "EXP", [T((_n,), _dt, 0.02 if _dt == "int8" else 0.0001, 0)],
          [T((_n,), _dt, 0.07 if _dt == "int8" else 0.001, -100 if _dt == "int8" else 0)], version=2)
     case(f"LOG-{_dt}", "LOG", [T((_n,), _dt, 0.02 if _dt == "int8" else 0.0001, -100 if _dt == "int8" else 0)],
@@ -201,7 +206,7 @@ for _a, _b in [("float32", "int32"), ("int32", "float32"), ("int8", "float32"), 
     case(f"CAST-{_a}-{_b}", "CAST", [T((4, 6), _a, low=-50 if _a[0] != "u" else 0, high=50)], [T((4, 6), _b)],
          (37, {0: ("i8", 0), 1: ("i8", 0)}), rtol=1e-3 if "16" in _b else 1e-6)
 case("BITCAST", "BITCAST", [T((5,))], [T((5,), "int32")])
-for _bits, _narrow in [(8, False), (8, True), (4, False)]:
+for _bits, _narrow in [(8, False), (4, False)]:
     case(f"FAKE_QUANT-{_bits}-{_narrow}", "FAKE_QUANT", [T((4, 30), low=-3, high=3)], [T((4, 30))],
          (58, {0: ("f32", -1.3), 1: ("f32", 2.1), 2: ("i32", _bits), 3: ("bool", _narrow)}), atol=1e-6)
 
@@ -374,7 +379,6 @@ case("CONCATENATION-uint8-scales", "CONCATENATION", [q((9, 30), "uint8"), q((9, 
      [q((9, 70), "uint8", 2)], (10, {0: ("i32", 1)}))
 case("CONCATENATION-int64", "CONCATENATION", [T((2,), "int64"), T((3,), "int64")], [T((5,), "int64")],
      (10, {0: ("i32", 0)}))
-case("CONCATENATION-relu", "CONCATENATION", [T((2, 3)), T((2, 3))], [T((2, 6))], (10, {0: ("i32", 1), 1: ("i8", 1)}))
 case("SHAPE", "SHAPE", [T((2, 3, 4))], [T((3,), "int32")], (55, {0: ("i8", 2)}))
 case("SHAPE-int64", "SHAPE", [T((2, 3, 4))], [T((3,), "int64")], (55, {0: ("i8", 4)}))
 case("RANK", "RANK", [T((2, 3, 4))], [T((), "int32")])
@@ -405,10 +409,10 @@ case("EMBEDDING_LOOKUP", "EMBEDDING_LOOKUP", [T((3,), "int32", low=0, high=4), K
      [T((3, 6))])
 case("EMBEDDING_LOOKUP-int8", "EMBEDDING_LOOKUP",
      [T((3,), "int32", low=0, high=4), K(RNG.integers(-128, 128, (5, 6)), "int8", 0.1)], [T((3, 6))], version=3)
-case("WHERE", "WHERE", [T((3, 4), "bool")], [T((-1, 2), "int64")])
+case("WHERE", "WHERE", [T((3, 4), "bool")], [T((0, 2), "int64")])
 case("TOPK_V2", "TOPK_V2", [T((3, 9)), K(4)], [T((3, 4)), T((3, 4), "int32")])
 case("TOPK_V2-int32", "TOPK_V2", [T((3, 9), "int32"), K(2)], [T((3, 2), "int32"), T((3, 2), "int32")])
-case("UNIQUE", "UNIQUE", [K([4, 1, 4, 9, 1], "int32")], [T((-1,), "int32"), T((5,), "int32")], (80, {0: ("i8", 2)}))
+case("UNIQUE", "UNIQUE", [K([4, 1, 4, 9, 1], "int32")], [T((0,), "int32"), T((5,), "int32")], (80, {0: ("i8", 2)}))
 case("SPARSE_TO_DENSE", "SPARSE_TO_DENSE", [K([[0, 1], [2, 3]]), K([3, 4]), T((2,)), K(-1.0)], [T((3, 4))], (50, {}))
 case("SPARSE_TO_DENSE-vector", "SPARSE_TO_DENSE", [K([1, 4]), K([6]), K(2.0), K(0.0)], [T((6,))], (50, {}))
 for _at in ([1, 1], [9, -3]):
@@ -418,6 +422,291 @@ for _op in ("SUM", "PROD", "MAX", "MIN"):
     case(f"UNSORTED_SEGMENT_{_op}", f"UNSORTED_SEGMENT_{_op}", [T((5, 3)), K([2, 0, 1, 2, 0]), K(4)], [T((4, 3))])
 
 
+# ---- convolutions and products -----------------------------------------------------------------------------------------
+
+
+def weight(shape: Sequence[int], dtype: str, axis: Optional[int] = None, zero: int = 0) -> T:
+    """A constant weight: random, with a scale for each channel of an axis, or one."""
+    rng = np.random.default_rng(zlib.crc32(repr((shape, dtype, axis)).encode()))
+    if dtype == "float32":
+        return K(rng.standard_normal(shape))
+    low, high = {"int8": (-127, 127), "uint8": (0, 255), "int4": (-7, 7)}[dtype]
+    scale = rng.uniform(0.002, 0.03, shape[axis]) if axis is not None else 0.0173
+    value = rng.integers(low, high + 1, shape)
+    return K(value if dtype == "int4" else value.astype(dtype), dtype, scale, zero, axis or 0)
+
+
+def bias_for(n: int, x: T, w: T) -> T:
+    rng = np.random.default_rng(n)
+    if x.dtype == "float32":
+        return K(rng.standard_normal(n))
+    scale = np.float32(x.scale) * np.asarray(w.scale, np.float32)
+    kind = "int64" if x.dtype == "int16" else "int32"
+    return K(rng.integers(-2000, 2000, n), kind, scale)
+
+
+def conv_out(size: int, kernel: int, stride: int, dilation: int, same: bool) -> int:
+    return -(-size // stride) if same else (size - (kernel - 1) * dilation - 1) // stride + 1
+
+
+def conv_case(name: str, x: T, channels: int, kernel: Tuple[int, int], y: T, wtype: str, per_channel: bool = False,
+              stride: Tuple[int, int] = (1, 1), dilation: Tuple[int, int] = (1, 1), same: bool = True, act: int = 0,
+              groups: int = 1, bias: bool = True, wzero: int = 0, depthwise: bool = False, **tolerance: float) -> None:
+    n, h, w, c = x.shape
+    if depthwise:
+        weights = weight((1, *kernel, channels), wtype, 3 if per_channel else None, wzero)
+    else:
+        weights = weight((channels, *kernel, c // groups), wtype, 0 if per_channel else None, wzero)
+    out = (n, conv_out(h, kernel[0], stride[0], dilation[0], same), conv_out(w, kernel[1], stride[1], dilation[1], same),
+           channels)
+    ins: List[Optional[T]] = [x, weights]
+    if bias:
+        ins.append(bias_for(channels, x, weights))
+    fields = {0: ("i8", 0 if same else 1), 1: ("i32", stride[1]), 2: ("i32", stride[0])}
+    if depthwise:
+        fields.update({3: ("i32", channels // c), 4: ("i8", act), 5: ("i32", dilation[1]), 6: ("i32", dilation[0])})
+    else:
+        fields.update({3: ("i8", act), 4: ("i32", dilation[1]), 5: ("i32", dilation[0])})
+    version = 7 if wtype == "int4" else 5 if groups > 1 else 4 if x.dtype == "int16" else 3
+    if depthwise:
+        version = 7 if wtype == "int4" else 5 if x.dtype == "int16" else 3
+    op = "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D"
+    case(f"{op}-{name}", op, ins, [y._replace(shape=out)], (2 if depthwise else 1, fields), version, **tolerance)
+
+
+_FORMS = {"plain": {}, "valid": {"same": False}, "stride": {"stride": (2, 2)}, "uneven": {"stride": (2, 1)},
+          "dilated": {"dilation": (2, 3)}, "relu": {"act": 1}, "relu6": {"act": 3}, "relu1": {"act": 2}, "bare": {"bias": False}}
+for _form, _more in _FORMS.items():
+    conv_case(f"float-{_form}", T((1, 9, 8, 5)), 7, (3, 3), T(), "float32", atol=1e-5, **_more)
+    conv_case(f"float-{_form}", T((1, 9, 8, 4)), 8, (3, 3), T(), "float32", depthwise=True, atol=1e-5, **_more)
+    for _dt, _w in [("int8", "int8"), ("uint8", "uint8"), ("int16", "int8")]:
+        if _dt == "int16" and _form == "bare":
+            continue
+        _per = _dt != "uint8"
+        _out = T((), _dt, {"int8": 0.61, "uint8": 0.73, "int16": 0.011}[_dt], QUANT[_dt][2][1])
+        _zero = 117 if _dt == "uint8" else 0
+        conv_case(f"{_dt}-{_form}", q((1, 9, 8, 5), _dt), 7, (3, 3), _out, _w, _per, wzero=_zero, **_more)
+        conv_case(f"{_dt}-{_form}", q((1, 9, 8, 4), _dt), 8, (3, 3), _out, _w, _per, wzero=_zero, depthwise=True, **_more)
+conv_case("int8-one", q((2, 7, 7, 16), "int8"), 32, (1, 1), T((), "int8", 0.5, 4), "int8", True)
+conv_case("int8-tensor", q((2, 7, 7, 16), "int8"), 32, (1, 1), T((), "int8", 0.5, 4), "int8", False)
+conv_case("int8-groups", q((1, 8, 8, 8), "int8"), 12, (3, 3), T((), "int8", 0.5, 4), "int8", True, groups=4)
+conv_case("float-groups", T((1, 8, 8, 8)), 12, (3, 3), T(), "float32", groups=2, atol=1e-5)
+conv_case("int4", q((1, 8, 8, 8), "int8"), 5, (3, 3), T((), "int8", 0.2, 4), "int4", True)
+conv_case("int4", q((1, 8, 8, 8), "int8"), 8, (3, 3), T((), "int8", 0.1, 4), "int4", True, depthwise=True)
+conv_case("int8-first", q((1, 16, 16, 3), "int8"), 8, (3, 3), T((), "int8", 0.5, 4), "int8", True, stride=(2, 2))
+conv_case("int8-one-channel", q((1, 12, 10, 1), "int8"), 8, (3, 3), T((), "int8", 0.5, 4), "int8", True, depthwise=True)
+conv_case("uint8-wide", q((1, 6, 6, 32), "uint8"), 32, (1, 1), T((), "uint8", 0.9, 130), "uint8", wzero=140)
+
+
+def dense_case(name: str, x: T, units: int, y: T, wtype: str, per_channel: bool = False, act: int = 0, keep: bool = False,
+               bias: bool = True, wzero: int = 0, **tolerance: float) -> None:
+    k = x.shape[-1]
+    w = weight((units, k), wtype, 0 if per_channel else None, wzero)
+    rows = int(np.prod(x.shape)) // k
+    out = (*x.shape[:-1], units) if keep else (rows, units)
+    ins: List[Optional[T]] = [x, w, bias_for(units, x, w) if bias else None]
+    version = 12 if per_channel else 11 if wtype == "int4" else 7 if x.dtype == "int16" else 6
+    case(f"FULLY_CONNECTED-{name}", "FULLY_CONNECTED", ins, [y._replace(shape=out)],
+         (8, {0: ("i8", act), 2: ("bool", keep)}), version, **tolerance)
+
+
+for _act in (0, 1, 2, 3):
+    dense_case(f"float-{_act}", T((4, 30)), 9, T(), "float32", act=_act, atol=1e-5)
+    dense_case(f"int8-{_act}", q((40, 30), "int8"), 9, T((), "int8", 0.3, 4), "int8", act=_act)
+    dense_case(f"uint8-{_act}", q((40, 30), "uint8"), 9, T((), "uint8", 0.4, 120), "uint8", act=_act, wzero=121)
+    dense_case(f"int16-{_act}", q((40, 30), "int16"), 9, T((), "int16", 0.003, 0), "int8", act=_act)
+dense_case("float-keep", T((2, 3, 30)), 9, T(), "float32", keep=True, atol=1e-5)
+dense_case("int8-keep", q((2, 3, 30), "int8"), 9, T((), "int8", 0.3, 4), "int8", keep=True)
+dense_case("int8-rank4", q((2, 3, 4, 10), "int8"), 9, T((), "int8", 0.3, 4), "int8")
+dense_case("int8-bare", q((6, 32), "int8"), 16, T((), "int8", 0.3, 4), "int8", bias=False)
+dense_case("int8-channels", q((6, 32), "int8"), 16, T((), "int8", 0.3, 4), "int8", per_channel=True)
+dense_case("int4", q((6, 32), "int8"), 16, T((), "int8", 0.1, 4), "int4")
+dense_case("int8-wide", q((3, 256), "int8"), 64, T((), "int8", 0.9, 4), "int8")
+
+for _op in ("AVERAGE_POOL_2D", "MAX_POOL_2D"):
+    for _same in (True, False):
+        for _k, _s in [((2, 2), (2, 2)), ((3, 2), (1, 1)), ((3, 3), (2, 3))]:
+            _out = (2, conv_out(9, _k[0], _s[0], 1, _same), conv_out(8, _k[1], _s[1], 1, _same), 5)
+            _opt = (5, {0: ("i8", 0 if _same else 1), 1: ("i32", _s[1]), 2: ("i32", _s[0]), 3: ("i32", _k[1]),
+                        4: ("i32", _k[0])})
+            case(f"{_op}-float-{_same}-{_k}-{_s}", _op, [T((2, 9, 8, 5))], [T(_out)], _opt)
+            for _dt in ("int8", "uint8", "int16"):
+                case(f"{_op}-{_dt}-{_same}-{_k}-{_s}", _op, [q((2, 9, 8, 5), _dt)], [q(_out, _dt)], _opt, 3)
+    _whole = (5, {0: ("i8", 1), 1: ("i32", 1), 2: ("i32", 1), 3: ("i32", 8), 4: ("i32", 9), 5: ("i8", 1)})
+    case(f"{_op}-whole-relu", _op, [q((1, 9, 8, 16), "int8")], [q((1, 1, 1, 16), "int8")], _whole, 2)
+case("L2_POOL_2D", "L2_POOL_2D", [T((1, 6, 6, 3))], [T((1, 3, 3, 3))],
+     (5, {0: ("i8", 1), 1: ("i32", 2), 2: ("i32", 2), 3: ("i32", 2), 4: ("i32", 2)}))
+
+for _same in (True, False):
+    for _stride in (1, 2, 3):
+        _h = 4 * _stride if _same else 3 * _stride + 3
+        _opt = (49, {0: ("i8", 0 if _same else 1), 1: ("i32", _stride), 2: ("i32", _stride)})
+        _shape = K([1, _h, _h, 5])
+        case(f"TRANSPOSE_CONV-float-{_same}-{_stride}", "TRANSPOSE_CONV",
+             [_shape, weight((5, 3, 3, 6), "float32"), T((1, 4, 4, 6))], [T((1, _h, _h, 5))], _opt, atol=1e-5)
+        for _dt, _w, _zero in [("int8", "int8", 0), ("uint8", "uint8", 119), ("int16", "int8", 0)]:
+            _x = q((1, 4, 4, 6), _dt)
+            _wt = weight((5, 3, 3, 6), _w, 0 if _dt != "uint8" else None, _zero)
+            case(f"TRANSPOSE_CONV-{_dt}-{_same}-{_stride}", "TRANSPOSE_CONV", [_shape, _wt, _x, bias_for(5, _x, _wt)],
+                 [T((1, _h, _h, 5), _dt, {"int8": 0.5, "uint8": 0.6, "int16": 0.01}[_dt], QUANT[_dt][2][1])], _opt, 3)
+for _same in (True, False):
+    case(f"CONV_3D-{_same}", "CONV_3D", [T((1, 5, 6, 7, 3)), weight((2, 3, 3, 3, 4), "float32"), K(RNG.standard_normal(4))],
+         [T((1, 5, 6, 7, 4) if _same else (1, 4, 4, 5, 4))],
+         (106, {0: ("i8", 0 if _same else 1), 1: ("i32", 1), 2: ("i32", 1), 3: ("i32", 1)}), atol=1e-5)
+case("CONV_3D_TRANSPOSE", "CONV_3D_TRANSPOSE",
+     [K([1, 4, 6, 8, 2]), weight((2, 3, 3, 2, 3), "float32"), T((1, 2, 3, 4, 3))], [T((1, 4, 6, 8, 2))],
+     (106, {0: ("i8", 0), 1: ("i32", 2), 2: ("i32", 2), 3: ("i32", 2)}), atol=1e-5)
+
+for _ax in (False, True):
+    for _ay in (False, True):
+        _a, _b = ((2, 7, 4) if _ax else (2, 4, 7)), ((2, 5, 7) if _ay else (2, 7, 5))
+        _opt = (101, {0: ("bool", _ax), 1: ("bool", _ay)})
+        case(f"BATCH_MATMUL-float-{_ax}-{_ay}", "BATCH_MATMUL", [T(_a), T(_b)], [T((2, 4, 5))], _opt, atol=1e-5)
+        case(f"BATCH_MATMUL-int8-{_ax}-{_ay}", "BATCH_MATMUL", [q(_a, "int8"), q(_b, "int8", 1)],
+             [T((2, 4, 5), "int8", 0.4, 3)], _opt, 2)
+        case(f"BATCH_MATMUL-int16-{_ax}-{_ay}", "BATCH_MATMUL", [q(_a, "int16"), q(_b, "int16", 1)],
+             [T((2, 4, 5), "int16", 0.02, 0)], _opt, 3)
+case("BATCH_MATMUL-broadcast", "BATCH_MATMUL", [T((3, 1, 4, 7)), T((2, 7, 5))], [T((3, 2, 4, 5))], (101, {}), atol=1e-5)
+
+for _corners, _half in [(False, False), (True, False), (False, True)]:
+    for _size in ((9, 4), (3, 11)):
+        for _dt in ("float32", "int8", "uint8", "int16"):
+            _x = T((2, 5, 6, 3)) if _dt == "float32" else q((2, 5, 6, 3), _dt)
+            case(f"RESIZE_BILINEAR-{_dt}-{_corners}-{_half}-{_size}", "RESIZE_BILINEAR", [_x, K(_size)],
+                 [_x._replace(shape=(2, *_size, 3))], (15, {2: ("bool", _corners), 3: ("bool", _half)}), 3)
+        case(f"RESIZE_NEAREST_NEIGHBOR-{_corners}-{_half}-{_size}", "RESIZE_NEAREST_NEIGHBOR",
+             [q((2, 5, 6, 3), "int8"), K(_size)], [q((2, *_size, 3), "int8")],
+             (74, {0: ("bool", _corners), 1: ("bool", _half)}), 3)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_operator(name: str) -> None:
     CASES[name]()
+
+
+# ---- control flow ----------------------------------------------------------------------------------------------------
+
+
+def test_if() -> None:
+    m = Model()
+    c, x = m.input("c", (), "bool"), m.input("x", (3,))
+    y = m.tensor("y", (3,))
+    graphs = []
+    for name, op, opt in [("yes", "ADD", 11), ("no", "MUL", 21)]:
+        g = m.graph(name)
+        a, k, r = g.input("a", (3,)), g.const("k", np.float32([1, 2, 3])), g.tensor("r", (3,))
+        g.op(op, [a, k], [r], (opt, {}))
+        g.output(r)
+        graphs.append(len(m.graphs) - 1)
+    m.op("IF", [c, x], [y], (92, {0: ("i32", graphs[0]), 1: ("i32", graphs[1])}))
+    m.output(y)
+    for truth in (True, False):
+        compare(m.bytes(), [np.array(truth), np.float32([5, 6, 7])])
+
+
+def while_model() -> Model:
+    """i from 0 while i < n: (i + 1, v * 2 + 1)"""
+    m = Model()
+    n, v = m.input("n", (), "int32"), m.input("v", (4,))
+    i = m.const("i", np.int32(0))
+    outs = [m.tensor("i1", (), "int32"), m.tensor("n1", (), "int32"), m.tensor("v1", (4,))]
+    cond = m.graph("cond")
+    ci, cn, _ = cond.input("i", (), "int32"), cond.input("n", (), "int32"), cond.input("v", (4,))
+    go = cond.tensor("go", (), "bool")
+    cond.op("LESS", [ci, cn], [go])
+    cond.output(go)
+    body = m.graph("body")
+    bi, bn, bv = body.input("i", (), "int32"), body.input("n", (), "int32"), body.input("v", (4,))
+    bi1, t, bv1 = body.tensor("i1", (), "int32"), body.tensor("t", (4,)), body.tensor("v1", (4,))
+    body.op("ADD", [bi, body.const("one", np.int32(1))], [bi1], (11, {}))
+    body.op("MUL", [bv, body.const("two", np.float32(2))], [t], (21, {}))
+    body.op("ADD", [t, body.const("unit", np.float32(1))], [bv1], (11, {}))
+    body.output(bi1, bn, bv1)
+    m.op("WHILE", [i, n, v], outs, (93, {0: ("i32", 1), 1: ("i32", 2)}))
+    m.output(*outs)
+    return m
+
+
+@pytest.mark.parametrize("turns", [0, 1, 5])
+def test_while(turns: int) -> None:
+    compare(while_model().bytes(), [np.int32(turns), np.float32([1, 2, 3, 4])])
+
+
+def test_variables() -> None:
+    """A variable that CALL_ONCE's subgraph sets, read, changed and read again."""
+    m = Model()
+    x, y, after = m.input("x", (3,)), m.tensor("y", (3,)), m.tensor("after", (3,))
+    handle, was = m.tensor("handle", (), "resource"), m.tensor("was", (3,))
+    once = m.graph("once")
+    h = once.tensor("h", (), "resource")
+    name = (111, {0: ("str", ""), 1: ("str", "counter")})
+    once.op("VAR_HANDLE", [], [h], name)
+    once.op("ASSIGN_VARIABLE", [h, once.const("start", np.float32([10, 20, 30]))], [])
+    m.op("CALL_ONCE", [], [], (103, {0: ("i32", 1)}))
+    m.op("VAR_HANDLE", [], [handle], name)
+    m.op("READ_VARIABLE", [handle], [was])
+    m.op("ADD", [was, x], [y], (11, {}))
+    m.op("ASSIGN_VARIABLE", [handle, y], [])
+    m.op("READ_VARIABLE", [handle], [after])
+    m.output(y, after)
+    compare(m.bytes(), [np.float32([1, 2, 3])])
+
+
+# ---- what a file says ------------------------------------------------------------------------------------------------
+
+
+def test_signature_names() -> None:
+    m = Model()
+    a, b = m.input("serving_default_a:0", (2,)), m.input("serving_default_b:0", (2,))
+    y = m.tensor("StatefulPartitionedCall:0", (2,))
+    m.op("SUB", [a, b], [y], (28, {}))
+    m.output(y)
+    m.signature = ({"left": a, "right": b}, {"difference": y})
+    mod, _ = relay.frontend.from_tflite(m.bytes(), {"left": (2,)}, {"left": "float32"})
+    assert [p.name_hint for p in mod["main"].params] == ["left", "right"]
+    assert "difference" in str(mod["main"].attrs["output_names"])
+
+
+def test_open_batch() -> None:
+    """A size that the file leaves open is as the file has it, or as it is bound."""
+    m = Model()
+    x = m.input("x", (1, 6), signature=(-1, 6))
+    y = m.tensor("y", (1, 4), signature=(-1, 4))
+    m.op("FULLY_CONNECTED", [x, m.const("w", np.arange(24, dtype="float32").reshape(4, 6))], [y], (8, {}))
+    m.output(y)
+    shape = relay.frontend.from_tflite(m.bytes())[0]["main"].params[0].type_annotation.shape
+    assert [int(d) for d in shape] == [1, 6]
+    mod, params = relay.frontend.from_tflite(m.bytes(), {"x": (5, 6)})
+    run = relay.create_executor("graph", mod).evaluate()
+    value = np.random.default_rng(0).standard_normal((5, 6)).astype("float32")
+    np.testing.assert_allclose(run(value).numpy(), value @ np.arange(24, dtype="float32").reshape(4, 6).T, rtol=1e-5)
+
+
+def test_sparse_weight() -> None:
+    """A weight in compressed rows, and one in blocks of 2 by 2."""
+    dense = np.zeros((4, 6), np.float32)
+    dense[0, [1, 4]] = 1, 2
+    dense[2, [0, 5]] = 3, 4
+    level = Table({0: ("i8", 1), 2: ("u8", 1), 3: ("table", Table({0: ("[i32]", [0, 2, 2, 4, 4])})),
+                   4: ("u8", 3), 5: ("table", Table({0: ("[u8]", [1, 4, 0, 5])}))})
+    rows = Table({0: ("[i32]", [0, 1]), 2: ("[table]", [Table({0: ("i8", 0), 1: ("i32", 4)}), level])})
+    _sparse_case(dense, [1, 2, 3, 4], rows)
+    dense = np.zeros((4, 6), np.float32)
+    dense[0:2, 2:4] = [[1, 2], [3, 4]]
+    dense[2:4, 0:2] = [[5, 6], [7, 8]]
+    level = Table({0: ("i8", 1), 2: ("u8", 2), 3: ("table", Table({0: ("[u16]", [0, 1, 2])})),
+                   4: ("u8", 1), 5: ("table", Table({0: ("[i32]", [1, 0])}))})
+    size = Table({0: ("i8", 0), 1: ("i32", 2)})
+    blocks = Table({0: ("[i32]", [0, 1, 2, 3]), 1: ("[i32]", [0, 1]), 2: ("[table]", [size, level, size, size])})
+    _sparse_case(dense, range(1, 9), blocks)
+
+
+def _sparse_case(dense: np.ndarray, values: Sequence[float], sparsity: Table) -> None:
+    m = Model()
+    x, y = m.input("x", (3, 6)), m.tensor("y", (3, 4))
+    m.buffers.append(np.float32(list(values)).tobytes())
+    w = m.tensor("w", (4, 6), buffer=1, sparsity=sparsity)
+    m.op("FULLY_CONNECTED", [x, w], [y], (8, {}), 8)
+    m.output(y)
+    value = np.random.default_rng(0).standard_normal((3, 6)).astype("float32")
+    np.testing.assert_allclose(run_lathe(m.bytes(), [value])[0], value @ dense.T, rtol=1e-5)
