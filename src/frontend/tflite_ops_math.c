@@ -259,7 +259,7 @@ static uint32_t logistic_entry(int i)
 {
   double v[3];
   for (int k = 0; k < 3; k++) v[k] = 65536 / (1 + exp(-(i + k / 2.0) / 24));
-  return (uint32_t)fmin(65535, round(v[0] + (v[1] - (v[0] + v[2]) / 2) / 2));
+  return i >= 255 ? 65535 : (uint32_t)round(v[0] + (v[1] - (v[0] + v[2]) / 2) / 2);
 }
 
 /* 16 bits: between the 256 entries of a table of the logistic function, which has steps of 1/24; the tangent is twice the

@@ -601,10 +601,32 @@ static const Node *weights(Conversion *c, DType t, int64_t n, const void *v, int
   return node_const_copy(c->m, t, 4, shape, v);
 }
 
+/* A corner: elements of two axes by position, times their weights. */
+static const Node *corner(Conversion *c, const Node *x, const Resize *r, const Between *b, int y_high, int x_high, DType in)
+{
+  int high[2] = {y_high, x_high};
+  bool fixed = dtype_is_int(in);
+  const Node *w[2];
+  for (int i = 0; i < 2; i++) {
+    int64_t n = r[i].out;
+    int32_t *part = arena_array(c->im->arena, int32_t, n);
+    float *real = arena_array(c->im->arena, float, n);
+    for (int64_t k = 0; k < n; k++) {
+      part[k] = high[i] ? b[i].part[k] : (1 << 10) - b[i].part[k];
+      real[k] = high[i] ? b[i].real[k] : 1 - b[i].real[k];
+    }
+    w[i] = kit_cast_to(c, weights(c, fixed ? DT_I32 : DT_F32, n, fixed ? (void *)part : (void *)real, 1 + i), in);
+    x = positions(c, x, 1 + i, n, high[i] ? b[i].high : b[i].low);
+  }
+  return kit_mul(c, kit_mul(c, x, w[0]), w[1]);
+}
+
+/* Signed integers in fixed point, the rest in floats; the sum goes in the order of TFLite's. */
 const Node *tfl_convert_resize_bilinear(Conversion *c)
 {
   const Node *x = kit_in(c, 0);
   Resize r[2];
+  Between b[2];
   DType t = kit_dtype_of(c, x);
   read_resize(c, x, 2, r);
   if (r[0].corners && r[0].half) kit_fail(c, ERR_ARGUMENT, "align_corners and half_pixel_centers exclude each other");
@@ -612,21 +634,16 @@ const Node *tfl_convert_resize_bilinear(Conversion *c)
   DType in = !fixed ? DT_F32 : t.bits == 8 ? DT_I32 : DT_I64;
   x = kit_cast_to(c, x, in);
   for (int i = 0; i < 2; i++) {
-    Between b = between(c, &r[i]);
-    if (!fixed) real_neighbours(&r[i], &b);
-    int32_t *rest = arena_array(c->im->arena, int32_t, r[i].out);
-    float *real = arena_array(c->im->arena, float, r[i].out);
-    for (int64_t k = 0; k < r[i].out; k++) rest[k] = (1 << 10) - b.part[k], real[k] = 1 - b.real[k];
-    const Node *far = fixed ? weights(c, DT_I32, r[i].out, b.part, 1 + i) : weights(c, DT_F32, r[i].out, b.real, 1 + i);
-    const Node *near = fixed ? weights(c, DT_I32, r[i].out, rest, 1 + i) : weights(c, DT_F32, r[i].out, real, 1 + i);
-    x = kit_add(c, kit_mul(c, positions(c, x, 1 + i, r[i].out, b.low), kit_cast_to(c, near, in)),
-                kit_mul(c, positions(c, x, 1 + i, r[i].out, b.high), kit_cast_to(c, far, in)));
+    b[i] = between(c, &r[i]);
+    if (!fixed) real_neighbours(&r[i], &b[i]);
   }
-  if (dtype_is_float(t)) return kit_cast_to(c, x, t);
+  const Node *y = kit_add(c, corner(c, x, r, b, 0, 0, in), corner(c, x, r, b, 1, 0, in));
+  y = kit_add(c, kit_add(c, y, corner(c, x, r, b, 0, 1, in)), corner(c, x, r, b, 1, 1, in));
+  if (dtype_is_float(t)) return kit_cast_to(c, y, t);
   if (!fixed) /* uint8: halves up */
-    return kit_cast_to(c, kit_op1(c, "floor", kit_add(c, x, kit_scalar(c, DT_F32, 0.5)), NULL), t);
+    return kit_cast_to(c, kit_op1(c, "floor", kit_add(c, y, kit_scalar(c, DT_F32, 0.5)), NULL), t);
   const Node *half = kit_scalar(c, in, 1 << 19);
-  const Node *above = kit_op2(c, "greater", x, kit_scalar(c, in, 0), NULL);
-  x = kit_where(c, above, kit_add(c, x, half), kit_sub(c, x, half));
-  return kit_cast_to(c, kit_op2(c, "trunc_divide", x, kit_scalar(c, in, 1 << 20), NULL), t);
+  const Node *above = kit_op2(c, "greater", y, kit_scalar(c, in, 0), NULL);
+  y = kit_where(c, above, kit_add(c, y, half), kit_sub(c, y, half));
+  return kit_cast_to(c, kit_op2(c, "trunc_divide", y, kit_scalar(c, in, 1 << 20), NULL), t);
 }

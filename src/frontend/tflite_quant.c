@@ -107,7 +107,8 @@ static const Node *rescale_by(Conversion *c, const Node *x, int n, const int32_t
     right[i] = 31 - shift[i];
     if (right[i] < 1) kit_fail(c, ERR_UNSUPPORTED, "scales whose quotient is beyond 2^30 are not supported");
   }
-  if (dtype_eq(kit_dtype_of(c, x), DT_I64)) return rescale_wide(c, x, n, m, shift, axis);
+  bool wide = dtype_eq(kit_dtype_of(c, x), DT_I64);
+  if (wide && strcmp(rounding, "UPWARD")) return rescale_wide(c, x, n, m, shift, axis);
   int rank = kit_rank_of(c, x);
   return kit_op3(c, "qnn.contrib_multiply_shift", x, tfl_along(c, DT_I32, n, m, axis, rank),
                  tfl_along(c, DT_I32, n, right, axis, rank), "rounding:s", rounding);
