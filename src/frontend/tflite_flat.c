@@ -58,8 +58,6 @@ static size_t field(const FlatTable *t, int slot, size_t bytes)
   return t->at + at;
 }
 
-bool flat_has(const FlatTable *t, int slot) { return field(t, slot, 1) != 0; }
-
 uint64_t flat_uint(const FlatTable *t, int slot, int bytes, uint64_t def)
 {
   size_t at = field(t, slot, (size_t)bytes);

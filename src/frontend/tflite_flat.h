@@ -35,7 +35,6 @@ typedef struct FlatVector {
 } FlatVector;
 
 FlatTable flat_root(const FlatFile *, const char *what);
-bool flat_has(const FlatTable *, int slot);
 int64_t flat_int(const FlatTable *, int slot, int bytes, int64_t def); /* signed; 1, 2, 4 or 8 bytes */
 uint64_t flat_uint(const FlatTable *, int slot, int bytes, uint64_t def);
 double flat_f32(const FlatTable *, int slot, double def);

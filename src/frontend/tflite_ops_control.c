@@ -120,8 +120,7 @@ const Node *tfl_convert_if(Conversion *c)
   for (int i = 0; i < n; i++) both[0][i] = a.out[i], both[1][i] = b.out[i];
   for (int i = 0; i < before; i++) {
     if (a.value[i] == b.value[i]) continue;
-    if (!a.value[i] || !b.value[i])
-      kit_fail(c, ERR_UNSUPPORTED, "a variable gets its first value in one branch alone");
+    if (!a.value[i] || !b.value[i]) kit_fail(c, ERR_UNSUPPORTED, "a variable gets its first value in one branch alone");
     variable[n - c->nout] = i;
     both[0][n] = a.value[i];
     both[1][n++] = b.value[i];
@@ -137,7 +136,7 @@ const Node *tfl_convert_if(Conversion *c)
 
 typedef struct Loop {
   TflGraph *cond, *body;
-  int n;      /* states: inputs that are no resources, then the variables */
+  int n; /* states: inputs that are no resources, then the variables */
   int nvars;
   int *input; /* of the first of them, which */
   const Node **init;
@@ -164,8 +163,7 @@ static Turn convert_turn(Conversion *c, const Loop *l, const Type *const *types)
 {
   Turn t = {.state = arena_array(c->im->arena, const Node *, l->n + 1),
             .next = arena_array(c->im->arena, const Node *, l->n + 1)};
-  for (int i = 0; i < l->n; i++)
-    t.state[i] = node_var(c->m, arena_printf(c->im->arena, "state%d", i), types[i]);
+  for (int i = 0; i < l->n; i++) t.state[i] = node_var(c->m, arena_printf(c->im->arena, "state%d", i), types[i]);
   const Node *go[1];
   const Node **out = arena_array(c->im->arena, const Node *, c->nin + 1);
   over_states(c, l, l->cond, t.state, go);
@@ -241,7 +239,6 @@ const Node *tfl_convert_while(Conversion *c)
   for (int i = 0; i < c->nout; i++) c->out[i] = c->in[i]; /* of resources */
   for (int i = 0; i < l.n - l.nvars; i++)
     if (l.input[i] < c->nout) c->out[l.input[i]] = node_get(c->m, r, i);
-  for (int i = 0; i < l.nvars; i++)
-    tfl_of(c->im)->variables.v[i].value = node_get(c->m, r, l.n - l.nvars + i);
+  for (int i = 0; i < l.nvars; i++) tfl_of(c->im)->variables.v[i].value = node_get(c->m, r, l.n - l.nvars + i);
   return NULL;
 }

@@ -87,8 +87,7 @@ const Node *tfl_convert_sparse_to_dense(Conversion *c)
   const Node *otherwise = kit_scalar_of(c, kit_in(c, 3));
   const Node *base = kit_full(c, otherwise, wide(c, kit_in(c, 1)), kit_dtype_of(c, values));
   int rank = kit_rank_of(c, base);
-  if (kit_rank_of(c, index) < 2)
-    index = kit_reshape(c, index, 2, (int64_t[]){kit_rank_of(c, index) ? -1 : 1, 1});
+  if (kit_rank_of(c, index) < 2) index = kit_reshape(c, index, 2, (int64_t[]){kit_rank_of(c, index) ? -1 : 1, 1});
   if (kit_static_dim(c, index, 1) != rank)
     kit_fail(c, ERR_SHAPE, "%" PRId64 " coordinates for rank %d", kit_static_dim(c, index, 1), rank);
   if (!kit_rank_of(c, values)) values = kit_broadcast_to(c, values, kit_shape_part(c, index, 0, 1));

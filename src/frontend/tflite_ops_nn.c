@@ -440,10 +440,10 @@ const Node *tfl_convert_conv_3d(Conversion *c)
     if (kernel[i] < 1 || stride[i] < 1 || dilation[i] < 1) kit_fail(c, ERR_ARGUMENT, "the window must be positive");
   }
   if (tfl_byte(c, 0, 0) == 0) pad_same(c, x, 1, 3, kernel, stride, dilation, pads);
-  const Node *y = kit_op2(c, "nn.conv3d", kit_transpose(c, x, 5, (int[]){0, 4, 1, 2, 3}),
-                          kit_transpose(c, w, 5, (int[]){4, 3, 0, 1, 2}),
-                          "strides:I,padding:I,dilation:I,channels:l,kernel_size:I", 3, stride, 6, pads, 3, dilation,
-                          kit_static_dim(c, w, 4), 3, kernel);
+  const Node *y =
+      kit_op2(c, "nn.conv3d", kit_transpose(c, x, 5, (int[]){0, 4, 1, 2, 3}),
+              kit_transpose(c, w, 5, (int[]){4, 3, 0, 1, 2}), "strides:I,padding:I,dilation:I,channels:l,kernel_size:I",
+              3, stride, 6, pads, 3, dilation, kit_static_dim(c, w, 4), 3, kernel);
   y = kit_transpose(c, y, 5, (int[]){0, 2, 3, 4, 1});
   return tfl_activation(c, bias ? kit_add(c, y, bias) : y, tfl_byte(c, 4, 0));
 }
@@ -537,8 +537,8 @@ const Node *tfl_convert_resize_nearest(Conversion *c)
   read_resize(c, x, 0, r);
   for (int i = 0; i < 2; i++) {
     int32_t *at = arena_array(c->im->arena, int32_t, r[i].out);
-    float scale = r[i].corners && r[i].out > 1 ? (float)(r[i].in - 1) / (float)(r[i].out - 1)
-                                               : (float)r[i].in / (float)r[i].out;
+    float scale =
+        r[i].corners && r[i].out > 1 ? (float)(r[i].in - 1) / (float)(r[i].out - 1) : (float)r[i].in / (float)r[i].out;
     for (int64_t k = 0; k < r[i].out; k++) {
       float place = ((float)k + (r[i].half ? 0.5f : 0)) * scale;
       int64_t v = (int64_t)(r[i].corners ? roundf(place) : floorf(place));
@@ -602,7 +602,8 @@ static const Node *weights(Conversion *c, DType t, int64_t n, const void *v, int
 }
 
 /* A corner: elements of two axes by position, times their weights. */
-static const Node *corner(Conversion *c, const Node *x, const Resize *r, const Between *b, int y_high, int x_high, DType in)
+static const Node *corner(Conversion *c, const Node *x, const Resize *r, const Between *b, int y_high, int x_high,
+                          DType in)
 {
   int high[2] = {y_high, x_high};
   bool fixed = dtype_is_int(in);

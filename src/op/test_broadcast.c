@@ -270,7 +270,7 @@ CASE(layouts_of_broadcasts)
   assert_string_equal(arg[1].to, "NCHW16c");
   assert_non_null(lay(w, 0, NULL, arg, &out));
   assert_null(arg[1].to);
-  assert_null(lay(w, DIMS(4, 5), arg, &out));       /* the inner channels would have to be added behind */
+  assert_null(lay(w, DIMS(4, 5), arg, &out)); /* the inner channels would have to be added behind */
   assert_non_null(lay(w, DIMS(1, 1, 4, 5), arg, &out));
   assert_string_equal(arg[1].to, "NCHW1c"); /* one channel comes in blocks of 1 */
 }

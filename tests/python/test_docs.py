@@ -13,6 +13,7 @@ import pytest
 
 from lathe import relay
 from lathe._ffi.core import call
+from tflite_writer import Model
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -105,9 +106,17 @@ def test_every_block(page, tmp_path, monkeypatch):
         printed = RUN[language](text, tmp_path)
 
 
+def small_tflite():
+    m = Model()
+    x, y = m.input("input", (1, 8)), m.tensor("output", (1, 8))
+    m.op("RELU", [x], [y])
+    m.output(y)
+    return m.bytes()
+
+
 @pytest.mark.skipif(not (BUILD / "lathe").exists(), reason="the lathe program was not built")
 def test_examples_of_the_help_run(tmp_path):
-    """In a folder that has what they name: net.onnx, net.relay and the examples."""
+    """In a folder that has what they name: net.onnx, net.tflite, net.relay and the examples."""
     onnx = pytest.importorskip("onnx")
     value, node = onnx.helper.make_tensor_value_info, onnx.helper.make_node
     nodes = [node("Conv", ["input", "w"], ["c"], strides=[4, 4]), node("GlobalAveragePool", ["c"], ["output"])]
@@ -116,6 +125,7 @@ def test_examples_of_the_help_run(tmp_path):
                                    [value("output", 1, ["n", 8, 1, 1])], [weight])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, str(tmp_path / "net.onnx"))
+    (tmp_path / "net.tflite").write_bytes(small_tflite())
     (tmp_path / "net.relay").write_text("def @main(%x: Tensor[(2), float32]) { nn.relu(%x) }")
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     for folder in (".local/share/bash-completion/completions", ".config/fish/completions"):

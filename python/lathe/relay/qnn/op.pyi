@@ -14,9 +14,9 @@ Sizes = Union[int, Sequence[Any], RelayExpr]
 
 __all__ = [
     "abs", "add", "avg_pool2d", "batch_matmul", "concatenate", "contrib_dense_pack", "contrib_multiply_shift",
-    "conv2d", "conv2d_transpose", "dense", "dequantize", "erf", "exp", "hardswish", "leaky_relu", "log", "mul",
-    "quantize", "requantize", "rsqrt", "sigmoid", "simulated_dequantize", "simulated_quantize", "softmax", "sqrt",
-    "subtract", "tanh",
+    "contrib_reciprocal", "conv2d", "conv2d_transpose", "dense", "dequantize", "erf", "exp", "hardswish",
+    "leaky_relu", "log", "mul", "quantize", "requantize", "rsqrt", "sigmoid", "simulated_dequantize",
+    "simulated_quantize", "softmax", "sqrt", "subtract", "tanh",
 ]
 
 def quantize(
@@ -75,7 +75,10 @@ def contrib_multiply_shift(
     rounding: str = 'UPWARD',
     saturate: bool = False,
 ) -> RelayExpr:
-    """round(data * multiplier / 2^shift) in int64; shift is from 1 to 62"""
+    """round(data * multiplier / 2^shift) in int64, as int32; shift is from 1 to 62"""
+
+def contrib_reciprocal(data: Value, integer_bits: int = 12) -> RelayExpr:
+    """1 / data in fixed point: a multiplier and a shift for qnn.contrib_multiply_shift"""
 
 def conv2d(
     data: Value,
