@@ -584,6 +584,109 @@ for _corners, _half in [(False, False), (True, False), (False, True)]:
              (74, {0: ("bool", _corners), 1: ("bool", _half)}), 3)
 
 
+# ---- boxes -------------------------------------------------------------------------------------------------------------
+
+
+def _boxes(n: int) -> T:
+    rng = np.random.default_rng(n)
+    corner = rng.uniform(0, 1, (n, 2))
+    return K(np.concatenate([corner, corner + rng.uniform(0.1, 0.4, (n, 2))], 1))
+
+
+case("NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V4", [_boxes(20), T((20,), low=0, high=1), K(8), K(0.4), K(0.2)],
+     [T((8,), "int32"), T((), "int32")])
+case("NON_MAX_SUPPRESSION_V5", "NON_MAX_SUPPRESSION_V5",
+     [_boxes(30), T((30,), low=0, high=1), K(40), K(0.3), K(0.5), K(0.0)],
+     [T((40,), "int32"), T((40,)), T((), "int32")])
+
+
+def flex_map(values: Dict[str, Any]) -> bytes:
+    """A flexbuffer: a map of numbers, everything in 4 bytes."""
+    names = sorted(values)
+    data, keys = bytearray(), []
+    for name in names:
+        keys.append(len(data))
+        data += name.encode() + b"\0"
+    data += bytes(-len(data) % 4)
+    data += len(names).to_bytes(4, "little")
+    at = len(data)
+    for k in keys:
+        data += (len(data) - k).to_bytes(4, "little")
+    data += (len(data) - at).to_bytes(4, "little") + (4).to_bytes(4, "little") + len(names).to_bytes(4, "little")
+    start = len(data)
+    types = b""
+    for name in names:
+        value = values[name]
+        real = isinstance(value, float)
+        data += np.float32(value).tobytes() if real else int(value).to_bytes(4, "little")
+        types += bytes([(3 if real else 26 if isinstance(value, bool) else 1) << 2 | 2])
+    data += types
+    data += bytes([(len(data) - start) & 255, 9 << 2 | 2, 1])
+    return bytes(data)
+
+
+_DETECT = {"max_detections": 6, "max_classes_per_detection": 1, "num_classes": 3, "nms_score_threshold": 0.3,
+           "nms_iou_threshold": 0.5, "y_scale": 10.0, "x_scale": 10.0, "h_scale": 5.0, "w_scale": 5.0,
+           "use_regular_nms": False, "detections_per_class": 100}
+_ANCHORS = K(np.concatenate([np.random.default_rng(3).uniform(0.2, 0.8, (24, 2)), np.full((24, 2), 0.3)], 1))
+case("DETECTION_POSTPROCESS", "CUSTOM.TFLite_Detection_PostProcess",
+     [T((1, 24, 4)), T((1, 24, 4), low=0, high=1), _ANCHORS],
+     [T((1, 6, 4)), T((1, 6)), T((1, 6)), T((1,))], custom=flex_map(_DETECT), rtol=1e-4)
+
+# ---- cells -------------------------------------------------------------------------------------------------------------
+
+
+def cell_case(name: str, op: str, ins: Sequence[Optional[T]], states: Dict[int, T], out: T, options: Any, version: int = 1,
+              **tolerance: Any) -> None:
+    """A case whose states are variable tensors."""
+
+    def check() -> None:
+        rng = np.random.default_rng(11)
+        m, inputs, numbers = Model(), [], []
+        for k, t in enumerate(ins):
+            if k in states:
+                s = states[k]
+                numbers.append(m.tensor(f"s{k}", s.shape, s.dtype, scale=s.scale, zero=s.zero, variable=True))
+            elif t is None:
+                numbers.append(-1)
+            elif t.value is not None:
+                numbers.append(m.const(f"c{k}", t.value, t.dtype, scale=t.scale, zero=t.zero, axis=t.axis))
+            else:
+                numbers.append(m.input(f"x{k}", t.shape, t.dtype, scale=t.scale, zero=t.zero))
+                inputs.append(draw(rng, t))
+        y = m.tensor("y", out.shape, out.dtype, scale=out.scale, zero=out.zero)
+        m.op(op, numbers, [y], options, version)
+        m.output(y)
+        compare(m.bytes(), inputs, **tolerance)
+
+    CASES[f"{op}-{name}"] = check
+
+
+def w_(*shape: int) -> T:
+    return K(np.random.default_rng(sum(shape)).standard_normal(shape) * 0.4)
+
+
+cell_case("float", "RNN", [T((2, 5)), w_(4, 5), w_(4, 4), w_(4), None], {4: T((2, 4))}, T((2, 4)), (7, {0: ("i8", 4)}))
+for _major in (False, True):
+    _x, _y = ((6, 2, 5), (6, 2, 4)) if _major else ((2, 6, 5), (2, 6, 4))
+    cell_case(f"float-{_major}", "UNIDIRECTIONAL_SEQUENCE_RNN", [T(_x), w_(4, 5), w_(4, 4), w_(4), None],
+              {4: T((2, 4))}, T(_y), (31, {0: ("bool", _major), 1: ("i8", 4)}), atol=1e-5)
+    for _peephole in (False, True):
+        _peep = [w_(4), w_(4), w_(4)] if _peephole else [None] * 3
+        cell_case(f"float-{_major}-{_peephole}", "UNIDIRECTIONAL_SEQUENCE_LSTM",
+                  [T(_x), *[w_(4, 5)] * 4, *[w_(4, 4)] * 4, *_peep, w_(4), w_(4), w_(4), w_(4), None, None, None, None],
+                  {18: T((2, 4)), 19: T((2, 4))}, T(_y), (71, {0: ("i8", 4), 3: ("bool", _major)}), atol=1e-5)
+for _rank in (1, 2):
+    cell_case(f"float-{_rank}", "SVDF", [T((2, 5)), w_(6, 5), w_(6, 7), w_(6 // _rank), None], {4: T((2, 42))},
+              T((2, 6 // _rank)), (6, {0: ("i32", _rank), 1: ("i8", 1)}), atol=1e-5)
+    _r = np.random.default_rng(_rank)
+    cell_case(f"int8-{_rank}", "SVDF",
+              [q((2, 5), "int8"), K(_r.integers(-127, 128, (6, 5)), "int8", 0.02),
+               K(_r.integers(-3000, 3000, (6, 7)), "int16", 0.001), K(_r.integers(-900, 900, 6 // _rank), "int32", 1e-5),
+               None], {4: T((2, 42), "int16", 0.001, 0)}, T((2, 6 // _rank), "int8", 0.05, 4),
+              (6, {0: ("i32", _rank), 1: ("i8", 1)}), 3)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_operator(name: str) -> None:
     CASES[name]()
