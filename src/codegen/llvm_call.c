@@ -176,6 +176,34 @@ static bool constant_shift(const Expr *e, int64_t *out)
   return true;
 }
 
+/* Lanes from .. from + n of a vector. */
+static LLVMValueRef part_of(Gen *g, LLVMValueRef v, int from, int n)
+{
+  LLVMValueRef at[64];
+  for (int i = 0; i < n; i++) at[i] = gen_int(g, g->i32, from + i);
+  return LLVMBuildShuffleVector(g->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(at, (unsigned)n), "");
+}
+
+/* round(x*y * 2^-31) of int32 by AArch64's instruction, four lanes at a time. */
+static LLVMValueRef high_product(Gen *g, LLVMValueRef x, LLVMValueRef y, int lanes)
+{
+  LLVMTypeRef type = LLVMVectorType(g->i32, (unsigned)lanes);
+  if (lanes == 4) return gen_intrinsic(g, "llvm.aarch64.neon.sqrdmulh", 1, &type, 2, (LLVMValueRef[]){x, y});
+  int half = lanes / 2;
+  LLVMValueRef part[2];
+  for (int i = 0; i < 2; i++)
+    part[i] = high_product(g, part_of(g, x, i * half, half), part_of(g, y, i * half, half), half);
+  LLVMValueRef at[64];
+  for (int i = 0; i < lanes; i++) at[i] = gen_int(g, g->i32, i);
+  return LLVMBuildShuffleVector(g->b, part[0], part[1], LLVMConstVector(at, (unsigned)lanes), "");
+}
+
+static bool has_high_product(const Gen *g, DType t)
+{
+  bool power = t.lanes >= 4 && t.lanes <= 64 && !(t.lanes & (t.lanes - 1));
+  return g->t->arch == ARCH_AARCH64 && t.code == DT_INT && t.bits == 32 && power;
+}
+
 /* round(x*y * 2^-right), halves up.  A literal shift of 32-bit numbers fits 64 bits;
  * the general case takes 128. */
 static LLVMValueRef multiply_shift(Gen *g, const Expr *e, LLVMValueRef *arg)
@@ -183,6 +211,12 @@ static LLVMValueRef multiply_shift(Gen *g, const Expr *e, LLVMValueRef *arg)
   DType t = e->dtype;
   int64_t right;
   bool fits = t.bits <= 32 && constant_shift(e, &right) && right > 0 && right <= 62;
+  if (fits && right == 31 && has_high_product(g, t)) {
+    /* it saturates where both are the least: a product with that is the other side's negative */
+    LLVMValueRef least = gen_splat(g, gen_int(g, g->i32, INT32_MIN), t.lanes);
+    return LLVMBuildSelect(g->b, LLVMBuildICmp(g->b, LLVMIntEQ, arg[1], least, ""), LLVMBuildNeg(g->b, arg[0], ""),
+                           high_product(g, arg[0], arg[1], t.lanes), "");
+  }
   LLVMTypeRef elem = LLVMIntTypeInContext(g->lc, fits ? 64 : 128);
   LLVMTypeRef type = t.lanes > 1 ? LLVMVectorType(elem, t.lanes) : elem;
   LLVMValueRef w[4];

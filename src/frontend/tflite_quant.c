@@ -110,8 +110,10 @@ static const Node *rescale_by(Conversion *c, const Node *x, int n, const int32_t
   bool wide = dtype_eq(kit_dtype_of(c, x), DT_I64);
   if (wide && strcmp(rounding, "UPWARD")) return rescale_wide(c, x, n, m, shift, axis);
   int rank = kit_rank_of(c, x);
+  int least = 62;
+  for (int i = 0; i < n; i++) least = right[i] < least ? right[i] : least;
   return kit_op3(c, "qnn.contrib_multiply_shift", x, tfl_along(c, DT_I32, n, m, axis, rank),
-                 tfl_along(c, DT_I32, n, right, axis, rank), "rounding:s", rounding);
+                 tfl_along(c, DT_I32, n, right, axis, rank), "rounding:s,least:i", rounding, least);
 }
 
 static const Node *rescale(Conversion *c, const Node *x, int n, const double *factor, int axis, const char *rounding)

@@ -296,7 +296,8 @@ const OpDef op_qnn_requantize = {
 #define QNN_MULTIPLY_SHIFT_ATTRS(A, S)                                                        \
   A(S, STR, rounding, "\"UPWARD\"",                                                           \
     "UPWARD, TONEAREST: halves up, or away from zero; DOUBLE: to the product over 2^31 halves up, then away from zero") \
-  A(S, BOOL, saturate, "False", "a result beyond int32 is its limit; False: there is none")
+  A(S, BOOL, saturate, "False", "a result beyond int32 is its limit; False: there is none")    \
+  A(S, INT, least, "1", "no shift is below this; from 31 on DOUBLE is cheaper")
 /* clang-format on */
 DEFINE_ATTRS(QnnMultiplyShift, QNN_MULTIPLY_SHIFT_ATTRS)
 
@@ -324,7 +325,8 @@ static const Expr *shifted_down(Module *m, const Expr *x, const Expr *shift)
   const Expr *zero = expr_int(m, DT_I32, 0);
   const Expr *one = expr_int(m, DT_I32, 1);
   const Expr *mask = expr_sub(m, op_intrin2(m, IN_SHL, one, shift), one);
-  const Expr *half = expr_add(m, op_intrin2(m, IN_SHR, mask, one), expr_select(m, expr_lt(m, x, zero), one, zero));
+  const Expr *sign = op_intrin2(m, IN_SHR, x, expr_int(m, DT_I32, 31)); /* -1 below zero */
+  const Expr *half = expr_sub(m, op_intrin2(m, IN_SHR, mask, one), sign);
   const Expr *up = expr_lt(m, half, op_intrin2(m, IN_BITAND, x, mask));
   return expr_add(m, op_intrin2(m, IN_SHR, x, shift), expr_select(m, up, one, zero));
 }
@@ -338,7 +340,8 @@ static void multiply_shift_compute(OpCall *c, const Tensor *const *in, const Ten
   for (int i = 0; i < 3; i++) v[i] = expr_cast(m, DT_I64, op_broadcast_read(m, in[i], x.ndim, x.index));
   const Expr *one = expr_int(m, DT_I64, 1);
   const Expr *product = expr_mul(m, v[0], v[1]);
-  const Expr *first = *a->rounding == 'D' ? expr_min(m, v[2], expr_int(m, DT_I64, 31)) : v[2];
+  const Expr *whole = expr_int(m, DT_I64, 31);
+  const Expr *first = *a->rounding != 'D' ? v[2] : a->least >= 31 ? whole : expr_min(m, v[2], whole);
   const Expr *half = op_intrin2(m, IN_SHL, one, expr_sub(m, first, one));
   if (*a->rounding == 'T') {
     const Expr *negative = expr_lt(m, product, expr_int(m, DT_I64, 0));
@@ -347,7 +350,16 @@ static void multiply_shift_compute(OpCall *c, const Tensor *const *in, const Ten
   const Expr *y = op_intrin2(m, IN_SHR, expr_add(m, product, half), first);
   if (a->saturate) y = op_clip_value(m, y, dtype_min(DT_I32), dtype_max(DT_I32));
   y = expr_cast(m, DT_I32, y);
-  if (*a->rounding == 'D') y = shifted_down(m, y, expr_cast(m, DT_I32, expr_sub(m, v[2], first)));
+  /* what has an instruction of its own */
+  if (*a->rounding == 'D' && a->least >= 31 && dtype_eq(c->arg[0]->dtype, DT_I32)) {
+    const Expr *arg[4] = {op_broadcast_read(m, in[0], x.ndim, x.index), op_broadcast_read(m, in[1], x.ndim, x.index),
+                          expr_i32(m, 31), expr_i32(m, 0)};
+    y = expr_call(m, DT_NONE, IN_QMULSHIFT, 4, arg);
+  }
+  if (*a->rounding == 'D') {
+    const Expr *rest = expr_sub(m, op_broadcast_read(m, in[2], x.ndim, x.index), expr_cast(m, DT_I32, first));
+    y = shifted_down(m, y, rest);
+  }
   out[0] = op_emit(c, &x, NULL, y);
 }
 
