@@ -2,7 +2,7 @@
  *
  * Data is (N, H, W, C), the weight of a convolution (O, H, W, I), of a depthwise one (1, H, W, O).  Quantized: sums of
  * products of integers, the bias in units of the sums, one rescaling for each output channel.  Floats beside a quantized
- * weight (hybrid): the weight is made real. */
+ * weight (dynamic range): the data is made 8 bits at run time, with the scale that its largest number asks for. */
 #include <math.h>
 
 #include "frontend/tflite_ops.h"
@@ -133,6 +133,72 @@ static const Node *bias_of(Conversion *c, int64_t channels, int rank)
   return rank == 2 ? bias : kit_reshape(c, bias, rank, shape);
 }
 
+/* ---- floats beside a quantized weight ---------------------------------------------------------------------- */
+
+/* Data as 8 bits: one scale (and zero point) for each element of the first axis, shaped to broadcast. */
+typedef struct Dynamic {
+  const Node *data, *scale;
+  const Node *zero; /* int32; NULL: symmetric */
+} Dynamic;
+
+static const Node *to_bytes(Conversion *c, const Node *x, double least)
+{
+  return kit_cast_to(c, kit_op1(c, "clip", tfl_rounded(c, x), "a_min:f,a_max:f", least, 127.0), DT_I8);
+}
+
+/* Zero counts as there; of the two zero points that the ends of the range ask for the one that is less wrong. */
+static Dynamic asymmetric(Conversion *c, const Node *x, int n, const int64_t *axes)
+{
+  const Node *none = kit_scalar(c, DT_F32, 0);
+  const Node *lo = kit_min2(c, none, kit_reduce(c, "min", x, n, axes, true));
+  const Node *hi = kit_max2(c, none, kit_reduce(c, "max", x, n, axes, true));
+  const Node *empty = kit_op2(c, "equal", lo, hi, NULL);
+  const Node *one = kit_scalar(c, DT_F32, 1);
+  const Node *scale = kit_where(c, empty, one, kit_div(c, kit_sub(c, hi, lo), kit_scalar(c, DT_F32, 255)));
+  const Node *low = kit_div(c, lo, scale);
+  const Node *high = kit_div(c, hi, scale);
+  const Node *from_low = kit_sub(c, kit_scalar(c, DT_F32, -128), low);
+  const Node *from_high = kit_sub(c, kit_scalar(c, DT_F32, 127), high);
+  const Node *low_error = kit_add(c, kit_scalar(c, DT_F32, 128), kit_op1(c, "abs", low, NULL));
+  const Node *high_error = kit_add(c, kit_scalar(c, DT_F32, 127), kit_op1(c, "abs", high, NULL));
+  const Node *zero = kit_where(c, kit_less(c, low_error, high_error), from_low, from_high);
+  zero = kit_op1(c, "clip", tfl_rounded(c, zero), "a_min:f,a_max:f", -128.0, 127.0);
+  zero = kit_where(c, empty, none, zero);
+  const Node *q = kit_add(c, tfl_rounded(c, kit_mul(c, x, kit_div(c, one, scale))), zero);
+  return (Dynamic){to_bytes(c, q, -128), scale, kit_cast_to(c, zero, DT_I32)};
+}
+
+static Dynamic symmetric(Conversion *c, const Node *x, int n, const int64_t *axes)
+{
+  const Node *most = kit_reduce(c, "max", kit_op1(c, "abs", x, NULL), n, axes, true);
+  const Node *empty = kit_op2(c, "equal", most, kit_scalar(c, DT_F32, 0), NULL);
+  const Node *units = kit_scalar(c, DT_F32, 127);
+  most = kit_where(c, empty, units, most);
+  return (Dynamic){to_bytes(c, kit_mul(c, x, kit_div(c, units, most)), -127), kit_div(c, most, units), NULL};
+}
+
+/* Sums times the scales of both sides. */
+static const Node *real_sums(Conversion *c, const Node *sums, const Dynamic *d)
+{
+  const TflQuant *q = tfl_quant(c, tfl_in(c, 1));
+  int rank = kit_rank_of(c, sums);
+  float *s = arena_array(c->im->arena, float, q->n);
+  for (int i = 0; i < q->n; i++) s[i] = (float)q->scale[i];
+  const Node *scale = kit_mul(c, d->scale, tfl_along(c, DT_F32, q->n, s, rank - 1, rank));
+  return kit_mul(c, kit_cast_to(c, sums, DT_F32), scale);
+}
+
+/* Can it be done so?  The weight has no zero point. */
+static bool is_dynamic(Conversion *c)
+{
+  const TflTensor *w = tfl_in(c, 1);
+  if (!tfl_is_quantized(w) || !dtype_eq(kit_dtype_of(c, kit_in(c, 1)), DT_I8)) return false;
+  const TflQuant *q = tfl_quant(c, w);
+  for (int i = 0; i < q->n; i++)
+    if (q->zero[i]) return false;
+  return true;
+}
+
 /* ---- convolutions -------------------------------------------------------------------------------------- */
 
 static const Node *conv_over(Conversion *c, const Window *win, int64_t groups, int64_t channels,
@@ -146,6 +212,20 @@ static const Node *conv_over(Conversion *c, const Window *win, int64_t groups, i
   const char *spec = "strides:I,padding:I,dilation:I,groups:l,channels:l,kernel_size:I,data_layout:s,kernel_layout:s,"
                      "out_dtype:t";
   bool integers = tfl_is_quantized(tx);
+  /* one scale of the weight: symmetric; one for each channel: with a zero point, which qnn has one of */
+  bool one_scale = is_dynamic(c) && tfl_quant(c, tw)->n == 1 && groups == 1;
+  if (!integers && is_dynamic(c) && (one_scale || expr_is_int(kit_dim_of(c, x, 0), 1))) {
+    check_axis(c, channel_axis);
+    const int64_t axes[] = {1, 2, 3};
+    Dynamic d = one_scale ? symmetric(c, x, 3, axes) : asymmetric(c, x, 3, axes);
+    const Node *one = kit_scalar(c, DT_F32, 1);
+    const Node *none = kit_scalar(c, DT_I32, 0);
+    const Node *arg[] = {d.data, w, d.zero ? kit_scalar_of(c, d.zero) : none, none, one, one};
+    const Node *y = kit_opn(c, "qnn.conv2d", 6, arg, spec, 2, win->stride, 4, win->pads, 2, win->dilation, groups,
+                            channels, 2, win->kernel, "NHWC", kernel_layout, DT_I32);
+    y = real_sums(c, y, &d);
+    return tfl_activation(c, bias ? kit_add(c, y, bias) : y, activation);
+  }
   if (!integers) {
     if (tfl_is_quantized(tw)) w = tfl_real(c, w, tw);
     const Node *y = kit_op2(c, "nn.conv2d", x, w, spec, 2, win->stride, 4, win->pads, 2, win->dilation, groups,
@@ -229,6 +309,17 @@ const Node *tfl_convert_fully_connected(Conversion *c)
   int64_t units = kit_static_dim(c, w, 0);
   const Node *bias = bias_of(c, units, 2);
   const Node *rows = as_rows(c, x, kit_static_dim(c, w, 1));
+  if (!tfl_is_quantized(tx) && is_dynamic(c)) {
+    check_axis(c, 0);
+    Dynamic d = tfl_bool(c, 3) ? asymmetric(c, rows, 1, (int64_t[]){1}) : symmetric(c, rows, 1, (int64_t[]){1});
+    const Node *y = kit_op2(c, "nn.dense", d.data, w, "units:l,out_dtype:t", units, DT_I32);
+    if (d.zero) {
+      const Node *sums = kit_reduce1(c, "sum", kit_cast_to(c, w, DT_I32), 1, false);
+      y = kit_sub(c, y, kit_mul(c, d.zero, kit_unsqueeze(c, sums, 0)));
+    }
+    y = real_sums(c, y, &d);
+    return from_rows(c, tfl_activation(c, bias ? kit_add(c, y, bias) : y, tfl_byte(c, 0, 0)), x, units);
+  }
   if (!tfl_is_quantized(tx)) {
     if (tfl_is_quantized(tw)) w = tfl_real(c, w, tw);
     const Node *y = kit_op2(c, "nn.dense", rows, w, "units:l", units);

@@ -68,8 +68,7 @@ const Node *tfl_convert_sequence_rnn(Conversion *c)
   const Node *none = kit_full(c, kit_scalar(c, DT_F32, 0), kit_const_i64(c, 1, &units), DT_F32);
   const Node *bias = kit_concat2(c, need_real(c, 3), none, 0);
   const Node *arg[] = {time_first(c, kit_in(c, 0), time_major), with_directions(c, w),
-                       with_directions(c, need_real(c, 2)), with_directions(c, bias),
-                       with_directions(c, kit_in(c, 4))};
+                       with_directions(c, need_real(c, 2)), with_directions(c, bias), with_directions(c, kit_in(c, 4))};
   const char *inputs[] = {"bias", "initial_h"};
   const char *f = activation_name(c, tfl_byte(c, 1, 0));
   const Node *r = kit_opn(c, "nn.rnn", 5, arg, "hidden_size:l,inputs:S,activations:S", units, 2, inputs, 1, &f);
@@ -100,19 +99,24 @@ const Node *tfl_convert_sequence_lstm(Conversion *c)
   if (tfl_float(c, 1, 0) != 0) kit_fail(c, ERR_UNSUPPORTED, "a clipped cell is not supported");
   bool time_major = tfl_bool(c, 3);
   int64_t units = kit_static_dim(c, kit_in(c, 5), 1);
-  const Node *arg[7] = {time_first(c, kit_in(c, 0), time_major), gates(c, 1, false), gates(c, 5, false),
-                        gates(c, BIAS, true), with_directions(c, kit_in(c, STATE)), with_directions(c, kit_in(c, CELL))};
+  const Node *arg[7] = {time_first(c, kit_in(c, 0), time_major),
+                        gates(c, 1, false),
+                        gates(c, 5, false),
+                        gates(c, BIAS, true),
+                        with_directions(c, kit_in(c, STATE)),
+                        with_directions(c, kit_in(c, CELL))};
   const char *inputs[] = {"bias", "initial_h", "initial_c", "peephole"};
   int n = 3;
   if (kit_opt(c, CELL_TO_INPUT)) { /* input, forget, output */
-    const Node *part[] = {need_real(c, CELL_TO_INPUT), need_real(c, CELL_TO_INPUT + 2), need_real(c, CELL_TO_INPUT + 1)};
+    const Node *part[] = {need_real(c, CELL_TO_INPUT), need_real(c, CELL_TO_INPUT + 2),
+                          need_real(c, CELL_TO_INPUT + 1)};
     arg[6] = with_directions(c, kit_concat(c, 3, part, 0));
     n = 4;
   }
   const char *f = activation_name(c, tfl_byte(c, 0, 0));
   const char *functions[] = {"Sigmoid", f, f};
-  const Node *r = kit_opn(c, "nn.lstm", 3 + n, arg, "hidden_size:l,inputs:S,activations:S", units, n, inputs, 3,
-                          functions);
+  const Node *r =
+      kit_opn(c, "nn.lstm", 3 + n, arg, "hidden_size:l,inputs:S,activations:S", units, n, inputs, 3, functions);
   return sequence_of(c, node_get(c->m, r, 0), time_major);
 }
 

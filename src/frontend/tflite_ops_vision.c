@@ -15,7 +15,8 @@ typedef struct Flex {
 static uint64_t flex_read(const Flex *f, size_t at, size_t width)
 {
   uint64_t v = 0;
-  if (width > 8 || at > f->b.n || width > f->b.n - at) kit_fail(f->c, ERR_PARSE, "its options lead outside their bytes");
+  if (width > 8 || at > f->b.n || width > f->b.n - at)
+    kit_fail(f->c, ERR_PARSE, "its options lead outside their bytes");
   for (size_t i = 0; i < width; i++) v |= (uint64_t)(uint8_t)f->b.p[at + i] << (8 * i);
   return v;
 }
@@ -110,7 +111,8 @@ const Node *tfl_convert_nms(Conversion *c)
   c->out[0] = kit_cast_to(c, at, DT_I32);
   if (sigma) {
     const Node *there = kit_less(c, kit_iota(c, kit_scalar(c, DT_I64, (double)most), DT_I64), count);
-    c->out[1] = kit_where(c, there, kit_op2(c, "take", scores, at, "axis:i,mode:s", 0, "clip"), kit_scalar(c, DT_F32, 0));
+    c->out[1] =
+        kit_where(c, there, kit_op2(c, "take", scores, at, "axis:i,mode:s", 0, "clip"), kit_scalar(c, DT_F32, 0));
   }
   c->out[last] = kit_cast_to(c, count, DT_I32);
   return NULL;

@@ -41,8 +41,8 @@ def test_network(path: pathlib.Path) -> None:
         assert got.dtype == want.dtype
         if want.dtype.kind != "f":
             np.testing.assert_array_equal(got, want)
-        elif path.stem == "kws_ref_model_float32":  # weights of 8 bits: LiteRT rounds activations to 8 bits
-            np.testing.assert_allclose(got, want, atol=0.02)
+        elif path.stem == "kws_ref_model_float32":  # activations are rounded to 8 bits between layers: one may differ
+            np.testing.assert_allclose(got, want, atol=2e-3)
         else:
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 

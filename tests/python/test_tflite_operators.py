@@ -527,6 +527,17 @@ dense_case("int8-channels", q((6, 32), "int8"), 16, T((), "int8", 0.3, 4), "int8
 dense_case("int4", q((6, 32), "int8"), 16, T((), "int8", 0.1, 4), "int4")
 dense_case("int8-wide", q((3, 256), "int8"), 64, T((), "int8", 0.9, 4), "int8")
 
+# floats beside weights of 8 bits: both sides round activations to 8 bits at run time
+for _asymmetric in (False, True):
+    for _per in (False, True):
+        _w = weight((9, 30), "int8", 0 if _per else None)
+        case(f"FULLY_CONNECTED-dynamic-{_asymmetric}-{_per}", "FULLY_CONNECTED", [T((4, 30)), _w, K(RNG.standard_normal(9))],
+             [T((4, 9))], (8, {0: ("i8", 1), 3: ("bool", _asymmetric)}), 12 if _per else 9, rtol=1e-4, atol=1e-5)
+conv_case("dynamic", T((1, 9, 8, 5)), 7, (3, 3), T(), "int8", True, rtol=1e-4, atol=1e-4)
+conv_case("dynamic-tensor", T((2, 9, 8, 5)), 7, (3, 3), T(), "int8", rtol=1e-4, atol=1e-4)
+conv_case("dynamic-stride", T((1, 9, 8, 4)), 8, (3, 3), T(), "int8", True, stride=(2, 2), act=3, rtol=1e-4, atol=1e-4)
+conv_case("dynamic", T((1, 9, 8, 8)), 8, (3, 3), T(), "int8", True, depthwise=True, rtol=1e-4, atol=1e-4)
+
 for _op in ("AVERAGE_POOL_2D", "MAX_POOL_2D"):
     for _same in (True, False):
         for _k, _s in [((2, 2), (2, 2)), ((3, 2), (1, 1)), ((3, 3), (2, 3))]:
