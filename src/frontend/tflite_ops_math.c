@@ -673,6 +673,58 @@ static const Node *softmax_bytes(Conversion *c, const Node *x, double beta)
   return kit_cast_to(c, y, out->dtype);
 }
 
+/* 512 steps over [least, most] as fractions of 15 bits, with half of what a straight line is wrong by in the middle taken
+ * off; all 65536 places between them. */
+static const Node *fraction_table(Conversion *c, double least, double most, double (*f)(double))
+{
+  enum { STEPS = 512 };
+  double step = (most - least) / STEPS;
+  double per_unit = 65536 / (2.0 / 65535 * 65535);
+  int32_t at[STEPS + 1];
+  for (int i = 0; i <= STEPS; i++) {
+    double here = round(f(least + i * step) * per_unit);
+    double bias = 0;
+    if (i < STEPS) {
+      double line = round((f(least + (i + 1) * step) * per_unit + here) / 2);
+      bias = round((line - round(f(least + i * step + step / 2) * per_unit)) / 2);
+    }
+    at[i] = (int32_t)fmin(fmax(here - bias, -32768), 32767);
+  }
+  int32_t *v = arena_array(c->im->arena, int32_t, 65536);
+  for (int i = 0; i < 65536; i++) v[i] = at[i >> 7] + (((at[(i >> 7) + 1] - at[i >> 7]) * (i & 127) + 64) >> 7);
+  return table_i32(c, 65536, v);
+}
+
+static double over_one_plus(double x) { return 1 / (1 + x); }
+
+/* A value of 16 bits around zero as its place in a table. */
+static const Node *place_of(Conversion *c, const Node *x)
+{
+  x = kit_op1(c, "clip", x, "a_min:f,a_max:f", -32768.0, 32767.0);
+  return kit_add(c, x, kit_scalar(c, DT_I32, 32768));
+}
+
+/* Exponentials of differences down to -10 and the inverse of their sum by tables, in fractions of 15 bits. */
+static const Node *softmax_words(Conversion *c, const Node *x, double beta)
+{
+  int last = kit_rank_of(c, x) - 1;
+  const Node *wide = kit_cast_to(c, x, DT_I32);
+  const Node *below = kit_sub(c, wide, kit_reduce1(c, "max", wide, last, true));
+  below = tfl_rescale1(c, below, tfl_scale(c, tfl_in(c, 0)) * beta / (10.0 / 65535.0));
+  const Node *e = look_up(c, fraction_table(c, -10, 0, exp),
+                          place_of(c, kit_add(c, below, kit_scalar(c, DT_I32, 32767))));
+  const Node *sum = kit_reduce1(c, "sum", e, last, true);
+  /* bits above the sum's top one */
+  const Node *shift = node_get(c->m, kit_op1(c, "qnn.contrib_reciprocal", sum, "integer_bits:i", 0), 1);
+  const Node *room = kit_sub(c, kit_scalar(c, DT_I32, 30), shift); /* one less than them */
+  const Node *top = kit_op2(c, "left_shift", kit_cast_to(c, sum, DT_I64), kit_cast_to(c, room, DT_I64), NULL);
+  top = kit_op2(c, "right_shift", kit_add(c, top, kit_scalar(c, DT_I64, 1 << 13)), kit_scalar(c, DT_I64, 14), NULL);
+  top = kit_cast_to(c, kit_sub(c, top, kit_scalar(c, DT_I64, (1 << 15) + (1 << 16))), DT_I32);
+  const Node *inverse = look_up(c, fraction_table(c, 0, 1, over_one_plus), place_of(c, top));
+  const Node *y = kit_op3(c, "qnn.contrib_multiply_shift", e, inverse, shift, "rounding:s", "UPWARD");
+  return kit_cast_to(c, kit_op1(c, "clip", y, "a_min:f,a_max:f", 0.0, 32767.0), tfl_out(c, 0)->dtype);
+}
+
 const Node *tfl_convert_softmax(Conversion *c)
 {
   const Node *x = kit_in(c, 0);
@@ -682,5 +734,5 @@ const Node *tfl_convert_softmax(Conversion *c)
     return kit_softmax(c, x, kit_rank_of(c, x) - 1);
   }
   if (tfl_in(c, 0)->dtype.bits == 8) return softmax_bytes(c, x, beta);
-  kit_fail(c, ERR_UNSUPPORTED, "%s is not supported", tfl_type_name(tfl_in(c, 0)->type));
+  return softmax_words(c, x, beta);
 }

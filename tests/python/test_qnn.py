@@ -404,3 +404,56 @@ def test_text_round_trip():
                      out_dtype="uint8")
     mod = lathe.IRModule.from_expr(relay.Function([x, w], y))
     assert lathe.ir.structural_equal(lathe.parser.parse(mod.astext(show_meta_data=True)), mod)
+
+
+# ---- rescaling in fixed point ------------------------------------------------------------------------------------------
+
+
+def rescaled(x, multiplier, shift, rounding):
+    """Of Python's integers: halves up; away from zero; or over 2^31 halves up, then away from zero."""
+    def up(v, n):
+        return (v + (1 << n >> 1)) >> n
+
+    def away(v, n):
+        return -up(-v, n) if v < 0 else up(v, n)
+
+    if rounding == "DOUBLE":
+        first = min(shift, 31)
+        return away(up(x * multiplier, first), shift - first)
+    return (up if rounding == "UPWARD" else away)(x * multiplier, shift)
+
+
+@pytest.mark.parametrize("least", [1, 31])
+@pytest.mark.parametrize("rounding", ["UPWARD", "TONEAREST", "DOUBLE"])
+def test_multiply_shift(rounding, least):
+    rng = np.random.default_rng(3)
+    edges = [0, 1, -1, 2, -2, 3, -3, 2**30, -2**30, 2**31 - 1, -2**31, 2**31 - 2]
+    x = np.concatenate([np.array(edges, "int64"), rng.integers(-2**31, 2**31, 84), rng.integers(-300, 300, 96)])
+    x = x.astype(I).reshape(12, 16)
+    multiplier = np.concatenate([[2**30, 2**31 - 1, 2**30 + 1, 0], rng.integers(2**30, 2**31, 12)]).astype(I)
+    shift = rng.integers(least, 55, 16).astype(I)
+    shift[:3] = max(least, 31), 54, max(least, 32)
+    # results that leave int32 are not asked for
+    fits = np.abs(x.astype(object) * multiplier.astype(object)) < 2 ** (shift.astype(object) + 31)
+    x = np.where(fits, x, x % 7).astype(I)
+    got = run(Q.contrib_multiply_shift(var("x", x), zero(multiplier), zero(shift), rounding=rounding, least=least), x=x)
+    want = [[rescaled(int(v), int(m), int(s), rounding) for v, m, s in zip(row, multiplier, shift)] for row in x]
+    np.testing.assert_array_equal(got, want)
+
+
+def test_multiply_shift_of_wide_sums():
+    """Sums of 16-bit data are int64."""
+    rng = np.random.default_rng(4)
+    x = rng.integers(-2**44, 2**44, (5, 8))
+    multiplier, shift = rng.integers(2**14, 2**15, 8).astype(I), rng.integers(28, 40, 8).astype(I)
+    got = run(Q.contrib_multiply_shift(var("x", x), zero(multiplier), zero(shift)), x=x)
+    want = [[rescaled(int(v), int(m), int(s), "UPWARD") for v, m, s in zip(row, multiplier, shift)] for row in x]
+    np.testing.assert_array_equal(got, np.array(want).astype(I))
+
+
+def test_reciprocal():
+    """A multiplier and a shift that make 1 / data, with so many bits before the point."""
+    data = np.array([1 << 19, (1 << 19) + 1, 3 << 19, 12345678, 2**28 - 1, 1, 7], I)
+    x = var("x", data)
+    multiplier, shift = (run(relay.TupleGetItem(Q.contrib_reciprocal(x, integer_bits=12), k), x=data) for k in (0, 1))
+    np.testing.assert_allclose(multiplier * 2.0 ** -shift.astype(float), 2.0**19 / data, rtol=1e-8)

@@ -323,6 +323,9 @@ for _beta in (1.0, 0.5):
                  [T((20, 40), _dt, 1 / 256, -128 if _dt == "int8" else 0)], (9, {0: ("f32", _beta)}), 2)
 case("SOFTMAX-int8-rank4", "SOFTMAX", [q((2, 3, 4, 10), "int8")], [T((2, 3, 4, 10), "int8", 1 / 256, -128)],
      (9, {0: ("f32", 1.0)}), 2)
+for _scale in (0.0003, 0.001, 0.00005):
+    case(f"SOFTMAX-int16-{_scale}", "SOFTMAX", [T((20, 30), "int16", _scale)], [T((20, 30), "int16", 1 / 32768)],
+         (9, {0: ("f32", 1.0)}), 3)
 case("LOG_SOFTMAX-float", "LOG_SOFTMAX", [T((3, 12))], [T((3, 12))], (36, {}), rtol=1e-4)
 case("L2_NORMALIZATION-float", "L2_NORMALIZATION", [T((2, 3, 12))], [T((2, 3, 12))], (12, {}))
 case("LOCAL_RESPONSE_NORMALIZATION", "LOCAL_RESPONSE_NORMALIZATION", [T((1, 4, 4, 10))], [T((1, 4, 4, 10))],

@@ -74,6 +74,7 @@ def contrib_multiply_shift(
     shift: Value,
     rounding: str = 'UPWARD',
     saturate: bool = False,
+    least: int = 1,
 ) -> RelayExpr:
     """round(data * multiplier / 2^shift) in int64, as int32; shift is from 1 to 62"""
 
