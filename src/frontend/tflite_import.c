@@ -112,6 +112,9 @@ static void define_constants(Import *im, Frame *f, TflGraph *g)
       ConstData data = {.dtype = t->dtype};
       size_t count = kit_const_shape(im, t->name, t->ndim, t->dim, &data);
       size_t size = (size_t)dtype_bytes(t->dtype);
+      if (data.bytes > (size_t)1 << 30)
+        raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "tflite: the variable '%s' has %zu bytes; there are at most 2^30",
+              t->name, data.bytes);
       char *bytes = arena_alloc(im->m->arena, data.bytes + 1);
       for (size_t k = 0; t->q.n == 1 && dtype_is_int(t->dtype) && k < count; k++)
         value_store(value_int(t->dtype, t->q.zero[0]), bytes + k * size);

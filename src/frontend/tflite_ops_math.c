@@ -711,8 +711,8 @@ static const Node *softmax_words(Conversion *c, const Node *x, double beta)
   const Node *wide = kit_cast_to(c, x, DT_I32);
   const Node *below = kit_sub(c, wide, kit_reduce1(c, "max", wide, last, true));
   below = tfl_rescale1(c, below, tfl_scale(c, tfl_in(c, 0)) * beta / (10.0 / 65535.0));
-  const Node *e = look_up(c, fraction_table(c, -10, 0, exp),
-                          place_of(c, kit_add(c, below, kit_scalar(c, DT_I32, 32767))));
+  const Node *e =
+      look_up(c, fraction_table(c, -10, 0, exp), place_of(c, kit_add(c, below, kit_scalar(c, DT_I32, 32767))));
   const Node *sum = kit_reduce1(c, "sum", e, last, true);
   /* bits above the sum's top one */
   const Node *shift = node_get(c->m, kit_op1(c, "qnn.contrib_reciprocal", sum, "integer_bits:i", 0), 1);

@@ -384,6 +384,9 @@ static const Node *window_counts(Conversion *c, const Node *x, const Window *w)
     size[i] = kit_static_dim(c, x, 1 + i);
     out[i] = (size[i] + w->pads[i] + w->pads[2 + i] - w->kernel[i]) / w->stride[i] + 1;
   }
+  if (out[0] < 1 || out[1] < 1 || out[0] > 1 << 20 || out[1] > (1 << 24) / out[0])
+    kit_fail(c, ERR_UNSUPPORTED, "padded windows, %" PRId64 " by %" PRId64 " of them, are not supported", out[0],
+             out[1]);
   int32_t *n = arena_array(c->im->arena, int32_t, out[0] * out[1]);
   for (int64_t y = 0; y < out[0]; y++)
     for (int64_t k = 0; k < out[1]; k++) {
@@ -612,7 +615,9 @@ static void read_resize(Conversion *c, const Node *x, int corners, Resize *r)
   if (!size || n != 2) kit_fail(c, ERR_UNSUPPORTED, "the size must be known when the model is compiled");
   for (int i = 0; i < 2; i++) {
     r[i] = (Resize){kit_static_dim(c, x, 1 + i), size[i], tfl_bool(c, corners), tfl_bool(c, corners + 1)};
-    if (size[i] < 1 || r[i].in < 1) kit_fail(c, ERR_ARGUMENT, "from %" PRId64 " to %" PRId64, r[i].in, size[i]);
+    if (size[i] < 1 || r[i].in < 1 || size[i] > 1 << 20 || r[i].in > 1 << 20)
+      kit_fail(c, ERR_ARGUMENT, "from %" PRId64 " to %" PRId64 " elements; from 1 to %d are supported", r[i].in,
+               size[i], 1 << 20);
   }
 }
 

@@ -132,6 +132,7 @@ const Node *tfl_sparse_constant(Import *im, const TflTensor *t, Bytes raw)
   read_walk(&w);
   ConstData d = {.dtype = t->dtype};
   size_t n = kit_const_shape(im, t->name, t->ndim, t->dim, &d);
+  if (d.bytes > (size_t)1 << 30) damaged(&w, "spread out it has more than 2^30 bytes");
   size_t total = 1;
   for (int k = 0; k < w.nlevels; k++)
     if (!w.level[k].compressed) total = mem_size_mul(im->ctx, total, (size_t)w.level[k].size, t->name);

@@ -131,6 +131,26 @@ def test_shapes() -> None:
     refused(m.bytes(), "'w' has 300 dimensions")
 
 
+def test_sizes_that_no_machine_has() -> None:
+    m = Model()
+    x, y = m.input("x", (1, 4, 4, 1)), m.tensor("y", (1, 4, 4, 1))
+    m.op("RESIZE_BILINEAR", [x, m.const("size", np.int32([2**31 - 1, 4]))], [y], (15, {}), 3)
+    m.output(y)
+    refused(m.bytes(), "from 4 to 2147483647 elements")
+    m = Model()
+    x, y = m.input("x", (1, 2**30, 2**30, 1), "int8", scale=1.0), m.tensor("y", (1, 4, 4, 1), "int8", scale=1.0)
+    m.op("AVERAGE_POOL_2D", [x], [y], (5, {1: ("i32", 1), 2: ("i32", 1), 3: ("i32", 3), 4: ("i32", 3)}), 2)
+    m.output(y)
+    refused(m.bytes(), "padded windows")
+    m = Model()
+    x, y = m.input("x", (2, 5)), m.tensor("y", (2, 4))
+    s = m.tensor("s", (2**30, 2**10), variable=True)
+    m.op("RNN", [x, m.const("w", np.ones((4, 5), "f4")), m.const("r", np.ones((4, 4), "f4")),
+                 m.const("b", np.ones(4, "f4")), s], [y], (7, {0: ("i8", 4)}))
+    m.output(y)
+    refused(m.bytes(), "the variable 's' has 4398046511104 bytes")
+
+
 def test_subgraphs() -> None:
     def loop(cond: int, body: int) -> Model:
         m = Model()
