@@ -22,28 +22,40 @@ from .runtime.ndarray import NDArray
 
 if TYPE_CHECKING:
     from . import (
-        arith, auto_scheduler, autotvm, ir, meta_schedule, relay, script, target, te, testing, tir, topi, transform, tuning,
+        arith, auto_scheduler, autotvm, ir, meta_schedule, micro, relay, script, target, te, testing, tir, topi, transform,
+        tuning,
     )
     from .build_module import build, lower
     from .ir import IRModule, instrument
+    from .ir.memory_pools import (
+        ConstantMemoryPools, ConstantPoolInfo, PoolInfoProperties, WorkspaceMemoryPools, WorkspacePoolInfo,
+    )
 
 __version__: str = _library.runtime().lathe_rt_version().decode()
 
 __all__ = [
-    "DataType", "IRModule", "LatheError", "NDArray", "TVMError", "arith", "auto_scheduler", "autotvm", "build",
-    "cl", "contrib", "convert", "cpu", "cuda", "device", "driver", "error", "ext_dev", "get_global_func", "gpu", "hexagon", "instrument", "ir",
-    "lower", "meta_schedule", "metal", "mtl", "nd", "opencl", "parser", "register_func", "relay", "rocm", "runtime",
-    "script", "support", "target", "te", "testing", "tir", "topi", "transform", "tuning", "vpi", "vulkan", "webgpu",
+    "ConstantMemoryPools", "ConstantPoolInfo", "DataType", "IRModule", "LatheError", "NDArray", "PoolInfoProperties",
+    "TVMError", "WorkspaceMemoryPools", "WorkspacePoolInfo", "arith", "auto_scheduler", "autotvm", "build", "cl",
+    "contrib", "convert", "cpu", "cuda", "device", "driver", "error", "ext_dev", "get_global_func", "gpu", "hexagon",
+    "instrument", "ir", "lower", "meta_schedule", "metal", "micro", "mtl", "nd", "opencl", "parser", "register_func",
+    "relay", "rocm", "runtime", "script", "support", "target", "te", "testing", "tir", "topi", "transform", "tuning",
+    "vpi", "vulkan", "webgpu",
 ]
 
 #: Names that need the compiler, and the module each is taken from; a module is its own.
 _MODULES = (
-    "arith", "auto_scheduler", "autotvm", "build_module", "driver", "ir", "meta_schedule", "parser", "relay",
+    "arith", "auto_scheduler", "autotvm", "build_module", "driver", "ir", "meta_schedule", "micro", "parser", "relay",
     "script", "target", "te", "testing", "tir", "topi", "transform", "tuning",
 )
 _COMPILER = {
     **{name: f".{name}" for name in _MODULES},
     "build": ".build_module", "lower": ".build_module", "IRModule": ".ir", "instrument": ".ir",
+    **{
+        name: ".ir.memory_pools"
+        for name in (
+            "ConstantMemoryPools", "ConstantPoolInfo", "PoolInfoProperties", "WorkspaceMemoryPools", "WorkspacePoolInfo",
+        )
+    },
 }
 
 

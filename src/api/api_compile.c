@@ -485,6 +485,64 @@ static void take_tuned(Call *c, PassContext *pc, Module *m, const Target *target
   pc->impl.tuned = api_tuned_plans(c->ctx, pc->arena, path, m, target, pc);
 }
 
+/* ---- programs ahead of time: options by name ---- */
+
+static int64_t aot_int(Call *c, const char *name, const LatheValue *v)
+{
+  if (v->tag != LATHE_INT || v->u.i < 0)
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "option '%s' of a program ahead of time is a number of bytes", name);
+  return v->u.i;
+}
+
+static int aot_word(Call *c, const char *name, const LatheValue *v, const char *const *words, int n)
+{
+  const char *said = v->tag == LATHE_STR ? api_value_text(c, v) : "";
+  for (int i = 0; i < n; i++)
+    if (!strcmp(words[i], said)) return i;
+  Text known = text_new(scratch(c->ctx));
+  for (int i = 0; i < n; i++) text_printf(&known, "%s%s", i ? ", " : "", words[i]);
+  raise(c->ctx, ERR_ARGUMENT, NOWHERE, "option '%s' of a program ahead of time is one of %s, not '%s'", name,
+        text_str(&known), said);
+}
+
+/* [name, size, name, size, …] */
+static void read_pools(Call *c, const LatheValue *v, AotOptions *o)
+{
+  if (v->tag != LATHE_LIST || v->n % 2) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "pools are names, a size behind each");
+  AotPool *pool = arena_array(scratch(c->ctx), AotPool, (int)v->n + 1);
+  o->pools = pool;
+  for (int64_t i = 0; i < v->n; i += 2) {
+    const LatheValue *row = &v->u.list[i];
+    if (row[0].tag != LATHE_STR) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "the name of a pool is text");
+    pool[o->npools++] = (AotPool){api_value_text(c, &row[0]), aot_int(c, "pools", &row[1])};
+  }
+}
+
+static const AotOptions *read_aot(Call *c, int i)
+{
+  static const char *const names[] = {"pools", "ram_limit", "io", "interface", "algorithm"};
+  static const char *const io[] = {"caller", "workspace"};
+  static const char *const interfaces[] = {"plain", "c", "packed"};
+  static const char *const algorithms[] = {"quick", "best", "greedy_by_size", "greedy_by_conflicts", "hill_climb"};
+  if (!api_arg_given(c, i)) return NULL;
+  AotOptions *o = arena_new_of(scratch(c->ctx), AotOptions);
+  o->effort = PLACE_THOROUGH;
+  const LatheValue *v;
+  int n = api_arg_list(c, i, &v);
+  for (int k = 0; k < n; k++) {
+    LatheValue name = v[k].u.list[0];
+    const LatheValue *value = &v[k].u.list[1];
+    switch (aot_word(c, "name", &name, names, 5)) {
+    case 0: read_pools(c, value, o); break;
+    case 1: o->ram_limit = aot_int(c, "ram_limit", value); break;
+    case 2: o->io_inside = aot_word(c, "io", value, io, 2) == 1; break;
+    case 3: o->interface = (AotInterface)aot_word(c, "interface", value, interfaces, 3); break;
+    case 4: o->effort = (PlaceEffort)aot_word(c, "algorithm", value, algorithms, 5); break;
+    }
+  }
+  return o;
+}
+
 static void compile(Call *c)
 {
   op_init();
@@ -505,6 +563,7 @@ static void compile(Call *c)
                       .nentries = n,
                       .entries = entries,
                       .weights = weights && !strcmp(weights, "trained") ? WEIGHTS_TRAINED : WEIGHTS_READY,
+                      .aot = read_aot(c, 8),
                       .passes = arg_context(c, 2),
                       .dump_dir = api_arg_str(c, 3),
                       .progress = p->fn ? progress : NULL,
@@ -525,7 +584,27 @@ static void export_compiled(Call *c)
     raise(c->ctx, ERR_ARGUMENT, NOWHERE, "weights are 'by size', 'text' or 'beside' (the C source), not '%s'", said);
   compiled_export(arg_compiled(c), api_arg_str(c, 1), (WeightsPlace)place);
 }
-static void check_export(Call *c) { driver_check_export(c->ctx, api_arg_ptr(c, 0), api_arg_str(c, 1)); }
+static void check_export(Call *c)
+{
+  if (api_arg_bool(c, 2)) driver_check_export_aot(c->ctx, api_arg_ptr(c, 0), api_arg_str(c, 1));
+  else driver_check_export(c->ctx, api_arg_ptr(c, 0), api_arg_str(c, 1));
+}
+
+static void aot_report_text(Call *c)
+{
+  static const char *const forms[] = {"text", "json", "svg"};
+  int form = 0;
+  while (form < 3 && strcmp(forms[form], api_arg_str(c, 1))) form++;
+  if (form == 3) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a report is text, json or svg, not '%s'", api_arg_str(c, 1));
+  *c->out = api_val_str(c, compiled_aot_report(arg_compiled(c), scratch(c->ctx), (AotReportForm)form));
+}
+
+static void aot_file(Call *c)
+{
+  size_t n;
+  const void *bytes = compiled_aot_file(arg_compiled(c), scratch(c->ctx), api_arg_str(c, 1), api_arg_str(c, 2), &n);
+  *c->out = bytes ? api_val_bytes(c, bytes, n) : api_val_none();
+}
 static void c_command(Call *c) { *c->out = api_val_str(c, driver_c_command(scratch(c->ctx), api_arg_str(c, 0))); }
 static void compiled_runtime(Call *c) { *c->out = api_val_int((int64_t)(intptr_t)compiled_model(arg_compiled(c))); }
 static void compiled_graph(Call *c) { *c->out = val_module(c, copy_module(c, compiled_module(arg_compiled(c)))); }
@@ -584,14 +663,18 @@ const ApiFunction api_compile_functions[] = {
   {"nearest", "word: str, words: list[str] -> int?", "place of the word that was probably meant", nearest},
   {"compile",
    "m: module, target: target|list[target]?, p: passcontext?, dump_dir: str?, time: bool?, progress: function?, "
-   "entries: list[str]?, weights: str? -> compiled",
+   "entries: list[str]?, weights: str?, aot: list[[str, option]]? -> compiled",
    "compiles the entries (default: @main) and what they call; weights: 'ready' for the kernels (default), or as "
-   "they were 'trained'",
+   "they were 'trained'; aot: as a program ahead of time, with options pools, ram_limit, io, interface, algorithm",
    compile},
   {"compiled_export", "c: compiled, path: str, weights: str? -> none",
    "writes .so, .o, .a or .c; weights of C source: 'text', 'beside' or 'by size'", export_compiled},
-  {"compile_check", "target: target?, path: str -> none", "raises unless compiled_export could write such a file",
-   check_export},
+  {"compile_check", "target: target?, path: str, aot: bool? -> none",
+   "raises unless compiled_export could write such a file", check_export},
+  {"compiled_aot_report", "c: compiled, form: str -> str", "what a program ahead of time costs: text, json or svg",
+   aot_report_text},
+  {"compiled_aot_file", "c: compiled, name: str, ending: str -> str?",
+   "a file of a program ahead of time, by its ending: .c, .h, .c.weights", aot_file},
   {"compile_c_command", "path: str -> str", "how a model as C source is compiled and linked", c_command},
   {"compiled_runtime", "c: compiled -> int", "address of the LatheRtModel, which lives as long as the object",
    compiled_runtime},

@@ -15,6 +15,8 @@ typedef struct BuildOptions {
   int threads; /* at most so many; 0: one for each core */
 } BuildOptions;
 Built *build_funcs_with(Ctx *, int n, PrimFunc *const *, const Target *, const BuildOptions *);
+/* A function, checked and lowered in m. */
+Kernel *build_kernel(Module *m, const PrimFunc *, const Target *, const LowerConfig *);
 /* Refuses a target that no code can be made for here, before work is put into it. */
 void build_check_target(Ctx *, const Target *);
 Built *built_retain(Built *);

@@ -4,9 +4,6 @@
 
 #include "build/build.h"
 
-/* build.c: the function, checked and lowered in m. */
-Kernel *build_kernel(Module *m, const PrimFunc *, const Target *, const LowerConfig *);
-
 /* workers.c: lowers and compiles every function with LLVM.  What the calling thread makes is in m. */
 Code *build_side_by_side(Module *m, int n, PrimFunc *const *, const Target *, const BuildOptions *);
 

@@ -26,10 +26,11 @@ typedef struct Values {
 typedef struct Options {
   const char *input, *output, *target, *form, *function, *dump_dir, *weights, *cache;
   const char *opt_level, *threads, *warmup, *repeat, *top, *trace, *external_root, *fast_math, *plan, *alternatives;
+  const char *format, *ram_limit, *io, *svg;
   const char *tuned, *db, *limit, *trials;
   Values files; /* behind the first argument */
-  Values shapes, inputs, entries, configs, disabled, required, passes;
-  bool json, help, time, profile, no_winograd, onnx, tflite, list, plans, resume;
+  Values shapes, pools, inputs, entries, configs, disabled, required, passes;
+  bool json, help, time, profile, no_winograd, onnx, tflite, list, plans, cost, resume;
 } Options;
 
 /* ---- commands.c: the tables ----------------------------------------------------------- */

@@ -16,6 +16,18 @@ const OptionRow cli_options[] = {
            "what is written follows from the name: .so (for the runtime), .o, .s, .ll, .c, .cu"),
     OPTION('o', "-o", "FILE", output, ONE, TAKES_FILE,
            ".so for the runtime; .o, .a or .c to link into a program, with a header beside that has the typed entry"),
+    OPTION('F', "-f", "FORMAT", format, ONE, "so c o a mlf",
+           "so, c, o and a as the file's ending says, for the runtime (default); with -f c, o or a the model becomes a"
+           " program ahead of time: plain C that needs no runtime; mlf: the same as an archive in TVM's model library"
+           " format (.tar)"),
+    OPTION('G', "--pool", "NAME=SIZE", pools, MANY, NULL,
+           "memory that a program ahead of time works in, as in sram=64k; earlier ones are preferred (repeat for more;"
+           " default: one, as large as it takes)"),
+    OPTION('H', "--ram-limit", "SIZE", ram_limit, ONE, NULL,
+           "refuses a program ahead of time that needs more RAM than that (workspace, inputs, outputs), as in 64k"),
+    OPTION('I', "--io", "WHERE", io, ONE, "caller workspace",
+           "where inputs and outputs of a program ahead of time lie: in arrays of the caller's (default), or in the"
+           " workspace"),
     OPTION('q', "-o", "FILE", output, ONE, TAKES_FILE,
            "writes there, constants included, so that it can be read again"),
     OPTION('u', "--output", "FILE", output, ONE, TAKES_FILE,
@@ -91,6 +103,10 @@ const OptionRow cli_options[] = {
     OPTION('A', "--alternatives", "NODE", alternatives, ONE, NULL,
            "all plans for the calls of this name (or workload) with their predicted times, the one that was taken marked"
            " '*'"),
+    OPTION('J', "--cost", NULL, cost, FLAG, NULL,
+           "what the model costs as a program ahead of time for the target: flash, RAM, stack, multiply-accumulates of"
+           " each layer, memory over time; implied by the target of a microcontroller"),
+    OPTION('K', "--svg", "FILE", svg, ONE, TAKES_FILE, "writes the picture of memory over time, for --cost"),
     OPTION('j', "--json", NULL, json, FLAG, NULL, "for scripts"),
 };
 const int cli_noptions = sizeof cli_options / sizeof *cli_options;
@@ -111,13 +127,14 @@ const Command cli_commands[] = {
      "Imports the model (ONNX, TFLite, or Relay text), optimises it and writes one self-contained file: code, weights and"
      " everything a run needs.  What torch.export saved (.pt2) and TorchScript modules (.pt) are compiled through the"
      " Python package.",
-     "otsgEODrcZUwmxdT", NULL,
+     "oFtsgGHIEODrcZUwmxdT", NULL,
      "lathe compile net.onnx -o net.so --shape input=1,3,224,224\n"
      "lathe compile net.onnx -o net_arm.so --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n"
      "lathe compile net.onnx -o net.so --opt-level 2 --disabled-pass FuseOps --time\n"
      "lathe compile net.onnx -o net.c\n"
      "lathe compile net.pt2 -o net.so\n"
-     "lathe compile net.tflite -o small.so\n",
+     "lathe compile net.tflite -o small.so\n"
+     "lathe compile net.onnx -f c -o net.c --target cortex-m4 --pool sram=64k\n",
      TAKES_FILE, cli_run_compile, false},
     {"run", "run a compiled model (or compile one and run it)", "MODEL --input NAME=WHAT … [options]",
      "Runs a compiled model (.so), or a model file, on given inputs and shows or writes its outputs.", "ieukpCs",
@@ -155,8 +172,9 @@ const Command cli_commands[] = {
      "Inputs, outputs, operators, weights, before anything is compiled; every operator that is not supported, with its"
      " nodes.  Of a compiled model (.so, .o, .a, for any machine; it is read, not loaded) its kernels, memory and the"
      " CPU features it needs.",
-     "BAstxj", NULL,
+     "BAJKGHIstxj", NULL,
      "lathe inspect net.onnx\n"
+     "lathe inspect net.onnx --target cortex-m4 --svg memory.svg\n"
      "lathe inspect net.so --json\n"
      "lathe inspect net.onnx --shape input=1,3,224,224 --plans\n"
      "lathe inspect net.onnx --shape input=1,3,224,224 --alternatives nn.conv2d\n",

@@ -232,15 +232,73 @@ static int entry_names(const Options *o, LatheValue *out)
 
 static bool is(const char *said, const char *word) { return said && !strcmp(said, word); }
 
+/* ---- programs ahead of time ---- */
+
+static bool is_aot(const Options *o) { return o->cost || (o->format && strcmp(o->format, "so") != 0); }
+
+/* "64k", "2M", "1000" */
+static bool read_bytes(const char *text, int64_t *out)
+{
+  char *end;
+  double v = strtod(text, &end);
+  double unit = *end == 'k' || *end == 'K' ? 1024 : *end == 'M' ? 1024 * 1024 : *end == 'G' ? 1024.0 * 1024 * 1024 : 1;
+  if (end == text || (*end && (unit == 1 || end[1])) || !(v > 0) || v * unit > 9e15) return false;
+  *out = (int64_t)(v * unit);
+  return true;
+}
+
+/* Options of the compiler: the list and what it holds. */
+typedef struct AotValues {
+  LatheValue pool[2 * MAX_VALUES], name_value[3][2], pair[3];
+  char names[MAX_VALUES][64];
+} AotValues;
+
+static bool read_aot_options(const Options *o, AotValues *v, LatheValue *out, int *status)
+{
+  int n = 0;
+  int64_t bytes;
+  for (int i = 0; i < o->pools.n; i++) {
+    const char *said = o->pools.v[i];
+    size_t k = strcspn(said, "=");
+    if (k == 0 || k >= sizeof v->names[i] || !said[k] || !read_bytes(said + k + 1, &bytes))
+      return *status = cli_misuse("--pool %s: a pool reads NAME=SIZE, as in sram=64k", said), false;
+    memcpy(v->names[i], said, k);
+    v->names[i][k] = 0;
+    v->pool[2 * i] = cli_str_value(v->names[i]);
+    v->pool[2 * i + 1] = cli_int_value(bytes);
+  }
+  if (o->pools.n) {
+    v->name_value[n][0] = cli_str_value("pools");
+    v->name_value[n++][1] = list_value(v->pool, 2 * o->pools.n);
+  }
+  if (o->ram_limit) {
+    if (!read_bytes(o->ram_limit, &bytes))
+      return *status = cli_misuse("--ram-limit %s: a size reads 65536, 64k or 2M", o->ram_limit), false;
+    v->name_value[n][0] = cli_str_value("ram_limit");
+    v->name_value[n++][1] = cli_int_value(bytes);
+  }
+  if (o->io) {
+    v->name_value[n][0] = cli_str_value("io");
+    v->name_value[n++][1] = cli_str_value(o->io);
+  }
+  for (int i = 0; i < n; i++) v->pair[i] = list_value(v->name_value[i], 2);
+  *out = list_value(v->pair, n);
+  return true;
+}
+
 static bool compile_model(LatheContext *context, const Options *o, bool writes, int *status, LatheValue *compiled)
 {
-  bool source = !o->target && writes && cli_ends_with(o->output, ".c");
+  bool ahead = is_aot(o);
+  bool source = !o->target && ((writes && cli_ends_with(o->output, ".c")) || ahead);
   LatheValue module, report, target, passes;
   LatheValue text = o->target ? cli_str_value(o->target) : source ? cli_str_value("c") : cli_none_value();
   LatheValue checked;
   if (!cli_call(context, status, "target", 1, &text, &target)) return false;
-  LatheValue check[] = {target, o->output ? cli_str_value(o->output) : cli_none_value()};
-  if (writes && !cli_call(context, status, "compile_check", 2, check, &checked)) return false;
+  LatheValue check[] = {target, o->output ? cli_str_value(o->output) : cli_none_value(), cli_bool_value(ahead)};
+  if (writes && !cli_call(context, status, "compile_check", 3, check, &checked)) return false;
+  AotValues values;
+  LatheValue aot = cli_none_value();
+  if (ahead && !read_aot_options(o, &values, &aot, status)) return false;
   if (!cli_make_context(context, o, status, target, &passes)) return false;
   if (!cli_import_model(context, o, status, &module, &report)) return false;
   bool show = isatty(2);
@@ -255,8 +313,9 @@ static bool compile_model(LatheContext *context, const Options *o, bool writes, 
     cli_bool_value(o->time),
     show ? cli_int_value((int64_t)(intptr_t)show_progress) : cli_none_value(),
     list_value(names, n),
-    cli_str_value(writes && cli_ends_with(o->output, ".so") && !is(o->weights, "ready") ? "trained" : "ready")};
-  bool ok = cli_call(context, status, "compile", 8, args, compiled);
+    cli_str_value(writes && cli_ends_with(o->output, ".so") && !is(o->weights, "ready") ? "trained" : "ready"),
+    aot};
+  bool ok = cli_call(context, status, "compile", 9, args, compiled);
   if (show) fputs("\r\033[K", stderr);
   if (ok) print_notes(context, status, passes);
   return ok;
@@ -306,11 +365,30 @@ static void print_bytes(const char *what, double bytes)
   printf("%s%.1f %s", what, bytes / (bytes >= 1e9 ? 1e9 : bytes >= 1e6 ? 1e6 : 1e3), unit);
 }
 
+/* The format and the file's ending say the same. */
+static bool check_format(const Options *o, int *status)
+{
+  static const char *const formats[][2] = {{"so", ".so"}, {"c", ".c"}, {"o", ".o"}, {"a", ".a"}, {"mlf", ".tar"}};
+  if (!o->format && (o->pools.n || o->ram_limit || o->io))
+    return *status = cli_misuse("--pool, --ram-limit and --io are for programs ahead of time (-f c, o, a or mlf)"),
+           false;
+  for (int i = 0; o->format && i < 5; i++)
+    if (is(o->format, formats[i][0])) {
+      if (cli_ends_with(o->output, formats[i][1])) return true;
+      return *status =
+                 cli_misuse("-f %s writes a file that ends in %s, not '%s'", formats[i][0], formats[i][1], o->output),
+             false;
+    }
+  if (o->format) *status = cli_misuse("-f is so, c, o, a or mlf, not '%s'", o->format);
+  return !o->format;
+}
+
 int cli_run_compile(LatheContext *context, const Options *o)
 {
   int status = 0;
   LatheValue compiled, out;
   if (!o->output) return cli_misuse("say where to write with -o FILE (.so, .o, .a or .c)");
+  if (!check_format(o, &status)) return status;
   bool of_source = is(o->weights, "text") || is(o->weights, "beside");
   bool of_library = is(o->weights, "ready") || is(o->weights, "trained");
   if (o->weights && !of_source && !of_library)
@@ -330,6 +408,11 @@ int cli_run_compile(LatheContext *context, const Options *o)
       printf("wrote %s: ", o->output);
       print_bytes("", (double)st.st_size);
       printf(" in %.2f s\n", cli_now() - start);
+    }
+    LatheValue report[] = {compiled, cli_str_value("text")};
+    if (is_aot(o)) {
+      if (cli_call(context, &status, "compiled_aot_report", 2, report, &out)) fputs(out.u.s, stdout);
+      return status;
     }
     if (cli_call(context, &status, "compiled_memory_text", 1, &compiled, &out)) puts(out.u.s);
     LatheValue path = cli_str_value(o->output);
@@ -568,6 +651,30 @@ static bool print_signature(LatheContext *context, int *status, LatheValue modul
   return true;
 }
 
+static bool is_micro(const char *target)
+{
+  return target &&
+         (!strncmp(target, "cortex-m", 8) || !strncmp(target, "riscv32", 7) || strstr(target, "-mcpu=cortex-m"));
+}
+
+static int inspect_cost(LatheContext *context, const Options *said)
+{
+  Options options = *said;
+  options.cost = true;
+  int status = 0;
+  LatheValue compiled, out;
+  if (!compile_model(context, &options, false, &status, &compiled)) return status;
+  LatheValue svg[] = {compiled, cli_str_value("svg")};
+  if (said->svg) {
+    if (!cli_call(context, &status, "compiled_aot_report", 2, svg, &out)) return status;
+    status = cli_write_text(said->svg, out.u.s, out.n);
+    if (status) return status;
+  }
+  LatheValue report[] = {compiled, cli_str_value(said->json ? "json" : "text")};
+  if (cli_call(context, &status, "compiled_aot_report", 2, report, &out)) fputs(out.u.s, stdout);
+  return status;
+}
+
 int cli_run_inspect(LatheContext *context, const Options *o)
 {
   int status = 0;
@@ -575,6 +682,7 @@ int cli_run_inspect(LatheContext *context, const Options *o)
   if (!cli_look_at_file(o->input, &kind, &status)) return status;
   if (kind == FILE_ELF || kind == FILE_ARCHIVE) return inspect_compiled(o);
   if (o->plans || o->alternatives) return inspect_plans(context, o);
+  if (o->cost || is_micro(o->target) || o->svg || o->pools.n || o->ram_limit || o->io) return inspect_cost(context, o);
   LatheValue module, report;
   if (!cli_import_model(context, o, &status, &module, &report)) return status;
   bool imported = report.tag == LATHE_LIST;

@@ -18,6 +18,7 @@ static const Dialect c_dialect = {
   .parallel = true,
   .float_special = {{"INFINITY", "-INFINITY", "NAN"}, {"(double)INFINITY", "-(double)INFINITY", "(double)NAN"}},
   .prefetch = "__builtin_prefetch",
+  .unroll = "#pragma GCC unroll 64",
 };
 
 /* ---- what a file needs from lathe_rt.h ---------------------------------------------------- */
@@ -75,6 +76,8 @@ static const char abi_calls[] =
 
 /* ---- the plain function --------------------------------------------------------------------- */
 
+static bool is_used(Cgen *g, const Var *v) { return map_get(&g->used, v) != NULL; }
+
 static const char *scalar_param(Cgen *g, const Var *v) { return cs_type(g, v->dtype); }
 
 /* A size comes as int64_t; a variable of another dtype is made from it. */
@@ -84,9 +87,9 @@ static const char *size_param(Cgen *g, const KernelSize *z)
   return dtype_eq(z->var->dtype, DT_I64) ? name : cs_fmt(g, "%s_size", name);
 }
 
-static void print_signature(Cgen *g, const Kernel *k, const char *name)
+/* The parameters that the kernel itself has, a comma behind each. */
+static void print_parameters(Cgen *g, const Kernel *k)
 {
-  text_printf(g->out, "LATHE_EXPORT int32_t %s(", name);
   for (int i = 0; i < k->narg; i++) {
     const KernelArg *a = &k->arg[i];
     const char *arg = cs_name_as(g, a->var, a->name);
@@ -96,13 +99,17 @@ static void print_signature(Cgen *g, const Kernel *k, const char *name)
     else text_printf(g->out, "%s %s, ", scalar_param(g, a->var), arg);
   }
   for (int i = 0; i < k->nsize; i++) text_printf(g->out, "int64_t %s, ", size_param(g, &k->size[i]));
+}
+
+static void print_signature(Cgen *g, const Kernel *k, const char *name)
+{
+  text_printf(g->out, "LATHE_EXPORT int32_t %s(", name);
+  print_parameters(g, k);
   text_add(g->out, "void *workspace, const LatheRtCalls *rt)");
 }
 
-static bool is_used(Cgen *g, const Var *v) { return map_get(&g->used, v) != NULL; }
-
 /* Silences what the body does not use; gives sizes their own dtype. */
-static void print_unused(Cgen *g, const Kernel *k, bool workspace, bool rt)
+static void print_unused(Cgen *g, const Kernel *k)
 {
   for (int i = 0; i < k->narg; i++)
     if (!is_used(g, k->arg[i].var)) cs_line(g, "(void)%s;", cs_name(g, k->arg[i].var));
@@ -113,8 +120,14 @@ static void print_unused(Cgen *g, const Kernel *k, bool workspace, bool rt)
       cs_line(g, "const %s %s = (%s)%s;", cs_type(g, v->dtype), cs_name(g, v), cs_type(g, v->dtype),
               size_param(g, &k->size[i]));
   }
-  if (!workspace) cs_line(g, "(void)workspace;");
-  if (!rt) cs_line(g, "(void)rt;");
+}
+
+static void declare_arguments(Cgen *g, const Kernel *k)
+{
+  for (int i = 0; i < k->narg; i++)
+    if (k->arg[i].buffer)
+      cs_declare_memory(g, k->arg[i].var,
+                        (Memory){cs_name(g, k->arg[i].var), k->arg[i].buffer->dtype, false, 1, !k->arg[i].written});
 }
 
 /* Bytes rounded up to the target's alignment, as text. */
@@ -143,11 +156,10 @@ static void print_plain(Cgen *g, const Kernel *k, const char *name)
   text_printf(g->out, "\n/* ---- kernel %s ---- */\n", k->name);
   print_signature(g, k, name);
   text_add(g->out, "\n{\n");
-  for (int i = 0; i < k->narg; i++)
-    if (k->arg[i].buffer)
-      cs_declare_memory(g, k->arg[i].var,
-                        (Memory){cs_name(g, k->arg[i].var), k->arg[i].buffer->dtype, false, 1, !k->arg[i].written});
-  print_unused(g, k, workspace, cs_uses_runtime(g, k->body));
+  declare_arguments(g, k);
+  print_unused(g, k);
+  if (!workspace) cs_line(g, "(void)workspace;");
+  if (!cs_uses_runtime(g, k->body)) cs_line(g, "(void)rt;");
   if (slices) {
     cs_line(g, "char *const slices = (char *)workspace + %s;", rounded(g, k->workspace_bytes));
     cs_line(g, "const int64_t slice_bytes = %s;", rounded(g, k->slice_bytes));
@@ -353,7 +365,6 @@ static const char *assemble(Cgen *g, int n, Kernel *const *kernels)
               g->target->text);
   text_add(&file, "#include <stdbool.h>\n#include <stdint.h>\n");
   if (g->uses_math) text_add(&file, "#include <math.h>\n");
-  if (g->uses_string) text_add(&file, "#include <string.h>\n");
   if (g->types.n) text_add(&file, "#pragma GCC diagnostic ignored \"-Wpsabi\"\n");
   text_printf(&file, "\n%s%s%s", abi_text, g->uses_packed ? abi_packed : "struct LatheRtPackedArg;\n", abi_calls);
   if (g->types.n) text_printf(&file, "\n%s", text_str(&g->types));
@@ -424,4 +435,63 @@ Code *codegen_c(Ctx *ctx, const Target *target, int n, Kernel *const *kernels)
 Code *codegen_c_launch(Ctx *ctx, const Target *target, int n, Kernel *const *kernels)
 {
   return make_code(ctx, target, n, kernels, true);
+}
+
+/* ---- without a runtime -------------------------------------------------------------------------------- */
+
+static void print_alone(Cgen *g, const Kernel *k, const char *name)
+{
+  Text body = text_new(g->arena);
+  g->out = &body;
+  text_printf(g->out, "\nKERNEL %s(", name);
+  print_parameters(g, k);
+  if (cs_uses_place(k->body, PLACE_WORKSPACE)) text_add(g->out, "void *workspace");
+  else if (k->narg + k->nsize) g->out->n -= 2; /* the last comma */
+  else text_add(g->out, "void");
+  text_add(g->out, ")\n{\n");
+  declare_arguments(g, k);
+  print_unused(g, k);
+  cs_stmt(g, k->body);
+  text_add(g->out, "}\n");
+  g->out = &g->functions;
+  text_add(g->out, text_str(&body));
+}
+
+CodeAlone codegen_c_alone(Ctx *ctx, Arena *arena, const Target *target, int n, Kernel *const *kernels)
+{
+  Scope scope = scope_begin(ctx);
+  Code **held = arena_new_of(scratch(ctx), Code *);
+  defer(ctx, drop_code, held);
+  Code *code = *held = code_new(ctx, target, &c_backend);
+  Dialect *dialect = arena_copy(code->arena, &c_dialect, sizeof c_dialect);
+  if (target->arch != ARCH_AARCH64) dialect->half = NULL;
+  dialect->parallel = false;
+  dialect->prefetch = NULL;                                /* compilers warn of hints beyond an array that they know */
+  if (target->vector_bits <= 32) dialect->vectors = false; /* plain C */
+  Cgen *g = cs_new(code, dialect);
+  CodeAlone out = {.name = arena_array(arena, const char *, n + 1)};
+  for (int i = 0; i < n; i++) {
+    Scope inner = scope_begin(ctx);
+    cs_kernel_begin(g, kernels[i]);
+    const char *name = cs_function_name(g, kernels[i]->name);
+    if (!cs_needs(g, cs_fmt(g, "function %s", name)))
+      raise(ctx, ERR_ARGUMENT, NOWHERE, "c: two kernels would be called '%s' in C; rename one", name);
+    out.name[i] = arena_strdup(arena, name);
+    print_alone(g, kernels[i], name);
+    scope_end(ctx, inner);
+  }
+  Text head = text_new(arena);
+  text_add(&head,
+           "/* Kernels stay functions of their own: they use the same memory for elements of different types. */\n"
+           "#if defined(__GNUC__)\n#define KERNEL static __attribute__((noinline)) void\n#else\n"
+           "#define KERNEL static void\n#endif\n\n");
+  if (g->types.n) text_printf(&head, "%s\n", text_str(&g->types));
+  for (int i = 0; i < g->protos.n; i++) text_printf(&head, "extern %s\n", (const char *)g->protos.val[i]);
+  if (g->helpers.n) text_printf(&head, "%s", text_str(&g->helpers));
+  text_add(&head, text_str(&g->functions));
+  out.text = text_str(&head);
+  out.uses_math = g->uses_math;
+  out.uses_vectors = g->types.n > 0;
+  scope_end(ctx, scope);
+  return out;
 }

@@ -6,6 +6,7 @@
  * one and with cc (8 ms) where not. */
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "codegen/codegen.h"
 
@@ -68,6 +69,30 @@ const void *code_get(Code *code, CodeFormat format, Arena *arena, size_t *n)
 
 typedef Vec(const char *) Args;
 
+/* Microcontrollers, by LLVM's name: with what they compute floats, and where arguments go. */
+/* clang-format off */
+static const struct { const char *cpu, *flags[6]; } micros[] = {
+    {"cortex-m0", {"-mcpu=cortex-m0", "-mthumb", "-mfloat-abi=soft"}},
+    {"cortex-m0plus", {"-mcpu=cortex-m0plus", "-mthumb", "-mfloat-abi=soft"}},
+    {"cortex-m3", {"-mcpu=cortex-m3", "-mthumb", "-mfloat-abi=soft"}},
+    {"cortex-m4", {"-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"}},
+    {"cortex-m7", {"-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-d16"}},
+    {"cortex-m33", {"-mcpu=cortex-m33", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"}},
+    {"cortex-m55", {"-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-mfpu=auto"}},
+    {"cortex-m85", {"-mcpu=cortex-m85", "-mthumb", "-mfloat-abi=hard", "-mfpu=auto"}},
+    {"riscv32", {"-march=rv32imac", "-mabi=ilp32"}},
+};
+/* clang-format on */
+
+static const char *const *micro_flags(const Target *t)
+{
+  static const char *const none[] = {NULL};
+  bool riscv = str_starts(t->triple, "riscv32");
+  for (size_t i = 0; i < sizeof micros / sizeof *micros; i++)
+    if (!strcmp(micros[i].cpu, riscv ? "riscv32" : t->cpu)) return micros[i].flags;
+  return none;
+}
+
 const char *const *code_feature_flags(Arena *arena, const Target *t, int *n)
 {
   Args flags = {0};
@@ -91,38 +116,40 @@ const char *const *code_feature_flags(Arena *arena, const Target *t, int *n)
       if (target_has(t, names[i].f)) text_add(&march, names[i].name);
     vec_push(arena, args, text_str(&march));
   }
+  if (t->device.kind == DEVICE_MICRO)
+    for (const char *const *f = micro_flags(t); *f; f++) vec_push(arena, args, *f);
   *n = flags.n;
   return flags.v;
+}
+
+/* What the tools for microcontrollers begin with. */
+static const char *micro_tools(const Target *t)
+{
+  return str_starts(t->triple, "riscv32") ? "riscv64-unknown-elf" : "arm-none-eabi";
 }
 
 /* The compiler for the target: cc here (and for the host side of a GPU's code), the
  * cross compiler by its triple elsewhere. */
 static const char *c_compiler(Arena *arena, const Target *t)
 {
+  if (t->device.kind == DEVICE_MICRO) return arena_printf(arena, "%s-gcc", micro_tools(t));
   if (t->arch == target_host_arch() || target_is_gpu(t)) return getenv("CC") && getenv("CC")[0] ? getenv("CC") : "cc";
   return arena_printf(arena, "%s-gcc", t->triple);
 }
 
-static void compile_c(Code *code, const char *source, const char *out, bool shared)
+static void compile_c(Ctx *ctx, const Target *target, const char *source, const char *out, bool shared)
 {
-  Ctx *ctx = code->ctx;
   Arena *a = scratch(ctx);
   Args args = {0};
-  vec_push(a, &args, c_compiler(a, code->target));
+  vec_push(a, &args, c_compiler(a, target));
   static const char *const always[] = {
-    "-std=gnu17",
-    "-O2",
-    "-fPIC",
-    "-w",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-fwrapv",
-    "-ffp-contract=fast",
+    "-std=gnu17",          "-O2", "-w", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-ffp-contract=fast",
     "-fno-schedule-insns", /* gcc's first scheduling pass spills accumulators; clang ignores it */
   };
   for (size_t i = 0; i < sizeof always / sizeof *always; i++) vec_push(a, &args, always[i]);
+  if (target->device.kind != DEVICE_MICRO) vec_push(a, &args, "-fPIC");
   int nflag;
-  const char *const *flag = code_feature_flags(a, code->target, &nflag);
+  const char *const *flag = code_feature_flags(a, target, &nflag);
   for (int i = 0; i < nflag; i++) vec_push(a, &args, flag[i]);
   vec_push(a, &args, shared ? "-shared" : "-c");
   vec_push(a, &args, "-o");
@@ -134,6 +161,34 @@ static void compile_c(Code *code, const char *source, const char *out, bool shar
   int status = process_run(a, args.v, &said);
   if (status != 0)
     raise(ctx, ERR_IO, NOWHERE, "%s failed with status %d on the generated C: %.1200s", args.v[0], status, said);
+}
+
+void code_compile_c(Ctx *ctx, const Target *target, const char *source, const char *object)
+{
+  compile_c(ctx, target, source, object, false);
+}
+
+void code_archive(Ctx *ctx, const Target *t, const char *object, const char *archive)
+{
+  Arena *a = scratch(ctx);
+  const char *ar = t->device.kind == DEVICE_MICRO  ? arena_printf(a, "%s-ar", micro_tools(t))
+                   : t->arch == target_host_arch() ? "ar"
+                                                   : arena_printf(a, "%s-ar", t->triple);
+  const char *said = "";
+  unlink(archive); /* ar would add to what is there */
+  int status = process_run(a, (const char *const[]){ar, "rcsD", archive, object, NULL}, &said);
+  if (status != 0) raise(ctx, ERR_IO, NOWHERE, "%s failed with status %d: %.800s", ar, status, said);
+}
+
+const char *const *code_c_compiler(Arena *arena, const Target *t)
+{
+  Args args = {0};
+  int n;
+  const char *const *flag = code_feature_flags(arena, t, &n);
+  vec_push(arena, &args, c_compiler(arena, t));
+  for (int i = 0; i < n; i++) vec_push(arena, &args, flag[i]);
+  vec_push(arena, &args, NULL);
+  return args.v;
 }
 
 static const char *write_source(Code *code)
@@ -156,7 +211,7 @@ const LatheRtModuleInfo *code_load_c(Code *code)
     Scope scope = scope_begin(ctx);
     const char *source = write_source(code);
     const char *library = arena_printf(scratch(ctx), "%s/kernels.so", file_temp_dir(ctx));
-    compile_c(code, source, library, true);
+    compile_c(ctx, code->target, source, library, true);
     code->library = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (!code->library) raise(ctx, ERR_IO, NOWHERE, "the compiled C cannot be loaded: %s", dlerror());
     scope_end(ctx, scope);
@@ -199,6 +254,7 @@ static const char *linker(Arena *arena, const Target *t)
 /* What Debian calls the package of a tool for the target. */
 static const char *package(Arena *arena, const Target *t, const char *stem)
 {
+  if (t->device.kind == DEVICE_MICRO) return arena_printf(arena, "%s-%s", stem, micro_tools(t));
   if (t->arch == target_host_arch()) return stem;
   return arena_printf(arena, "%s-%s", stem,
                       t->arch == ARCH_AARCH64  ? "aarch64-linux-gnu"
@@ -259,7 +315,7 @@ static void write_object(Code *code, const char *path)
   size_t n = 0;
   const void *bytes = code->backend->get(code, CODE_OBJECT, scratch(ctx), &n);
   if (bytes) file_write(ctx, path, bytes, n);
-  else compile_c(code, write_source(code), path, false);
+  else compile_c(ctx, code->target, write_source(code), path, false);
 }
 
 /* ---- what the runtime is told of a kernel ---------------------------------------------------- */
@@ -318,7 +374,7 @@ static void write_library(Code *code, const char *path)
     int n = code_write_objects(code, folder, &objects);
     code_link(code, n, objects, made);
   } else {
-    compile_c(code, write_source(code), made, true);
+    compile_c(ctx, code->target, write_source(code), made, true);
   }
   size_t n;
   const void *bytes = file_read(scratch(ctx), made, &n, 0);

@@ -45,6 +45,15 @@ Code *codegen_c(Ctx *, const Target *, int n, Kernel *const *);
 /* The host's side of kernels that another device runs: the same table, whose functions launch (one block of one thread)
  * what the device's image has under the kernel's name, with the slots and behind them the workspace. */
 Code *codegen_c_launch(Ctx *, const Target *, int n, Kernel *const *);
+/* Kernels that were lowered to stand alone (LowerConfig.alone), as functions of a file that needs no runtime:
+ *   KERNEL NAME(args…, sizes…[, void *workspace])     a static void function; the last where the kernel has one
+ * behind the types and helpers that they use.  Plain C99 where the target has no vectors, else with GNU vectors. */
+typedef struct CodeAlone {
+  const char *text;
+  const char **name; /* of each kernel's function */
+  bool uses_math, uses_vectors;
+} CodeAlone;
+CodeAlone codegen_c_alone(Ctx *, Arena *, const Target *, int n, Kernel *const *);
 /* Host side is C that launches; device side is CUDA C.  CODE_CUDA is the latter. */
 Code *codegen_cuda(Ctx *, const Target *, int n, Kernel *const *);
 /* How the host starts the device kernels of codegen_cuda's functions, in order.
@@ -109,6 +118,11 @@ void code_check_export(Ctx *, const Target *, const char *path);
 void code_check_tools(Ctx *, const Target *, const char *path, const char *without);
 /* Links object files for the code's target: a shared library, or (path ends in .o) one object. */
 void code_link(Code *, int n, const char *const *objects, const char *path);
+/* A C file through the target's compiler to an object, and an object as an archive of one. */
+void code_compile_c(Ctx *, const Target *, const char *source, const char *object);
+void code_archive(Ctx *, const Target *, const char *object, const char *archive);
+/* The target's C compiler and what it is told of the machine, as the beginning of a command line that NULL ends. */
+const char *const *code_c_compiler(Arena *, const Target *);
 /* Writes the object files that make up the code into a folder; their number and paths. */
 int code_write_objects(Code *, const char *folder, const char ***paths);
 /* Code of the C backend, compiled with cc into a temporary library and loaded. */

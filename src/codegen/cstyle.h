@@ -34,6 +34,7 @@ typedef struct Dialect {
   bool parallel;                   /* the runtime's parallel loops and packed calls */
   const char *float_special[2][3]; /* [float32, float64][infinity, -infinity, nan] */
   const char *prefetch;            /* function; NULL: the hint is dropped */
+  const char *unroll;              /* what stands before a loop that is to be unrolled */
 } Dialect;
 
 /* Binding strengths of C. */
@@ -93,7 +94,7 @@ struct Cgen {
   Text types, helpers, functions;
   StrMap made;   /* types and helpers printed so far */
   StrMap protos; /* of external functions */
-  bool uses_math, uses_string, uses_packed, uses_half;
+  bool uses_math, uses_packed, uses_half;
   /* of the kernel being printed */
   const Kernel *k;
   Namer names;

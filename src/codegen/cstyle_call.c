@@ -155,9 +155,9 @@ static void make_multiply_shift(Cgen *g, const char *name, DType t)
 
 static void make_reinterpret(Cgen *g, const char *name, DType from, DType to)
 {
-  g->uses_string = true;
   const char *T = cs_type(g, to);
-  cs_helper(g, "%s %s(%s a)\n{\n  %s r;\n  memcpy(&r, &a, sizeof r);\n  return r;\n}", T, name, cs_type(g, from), T);
+  cs_helper(g, "%s %s(%s a)\n{\n  union { %s from; %s to; } bits;\n  bits.from = a;\n  return bits.to;\n}", T, name,
+            cs_type(g, from), cs_type(g, from), T);
 }
 
 static void make_vector_sum(Cgen *g, const char *name, DType t)
@@ -274,31 +274,29 @@ const char *cs_half_cast(Cgen *g, DType from, DType to)
     cs_unsupported(g, "a cast between float16 and %s", dtype_name(scratch(g->ctx), widens ? to : from));
   const char *name = cs_fmt(g, "cast_%s_%s", cs_suffix(g, to), cs_suffix(g, from));
   if (!cs_needs(g, name)) return name;
-  g->uses_string = true;
   if (from.lanes > 1) {
     make_lanewise(g, name, to, from, cs_half_cast(g, dtype_elem(from), dtype_elem(to)), 1);
   } else if (widens) {
     cs_helper(g,
               "float %s(uint16_t a)\n{\n"
               "  const uint32_t sign = (uint32_t)(a & 0x8000u) << 16, rest = a & 0x7fffu;\n"
-              "  uint32_t bits;\n  float r = (float)rest * 0x1p-24f;          /* right when subnormal */\n"
-              "  memcpy(&bits, &r, sizeof bits);\n"
-              "  if (rest >= 0x7c00u) bits = 0x7f800000u | rest << 13;\n"
-              "  else if (rest >= 0x400u) bits = (rest << 13) + 0x38000000u;\n"
-              "  bits |= sign;\n  memcpy(&r, &bits, sizeof r);\n  return r;\n}",
+              "  union { float f; uint32_t bits; } r;\n"
+              "  r.f = (float)rest * 0x1p-24f;          /* right when subnormal */\n"
+              "  if (rest >= 0x7c00u) r.bits = 0x7f800000u | rest << 13;\n"
+              "  else if (rest >= 0x400u) r.bits = (rest << 13) + 0x38000000u;\n"
+              "  r.bits |= sign;\n  return r.f;\n}",
               name);
   } else {
     cs_helper(g,
               "uint16_t %s(float a)\n{\n"
-              "  uint32_t bits, sign, rest;\n  memcpy(&bits, &a, sizeof bits);\n"
-              "  sign = bits >> 16 & 0x8000u;\n  rest = bits & 0x7fffffffu;\n"
+              "  union { float f; uint32_t bits; } r;\n  uint32_t sign, rest;\n  r.f = a;\n"
+              "  sign = r.bits >> 16 & 0x8000u;\n  rest = r.bits & 0x7fffffffu;\n"
               "  if (rest > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);\n"
               "  if (rest >= 0x47800000u) return (uint16_t)(sign | 0x7c00u);\n"
               "  if (rest >= 0x38800000u) return (uint16_t)(sign | (rest - 0x38000000u + 0xfffu + (rest >> 13 & 1u)) "
               ">> 13);\n"
-              "  float small;\n  memcpy(&small, &rest, sizeof small);\n  small += 0.5f;\n  memcpy(&rest, &small, "
-              "sizeof rest);\n"
-              "  return (uint16_t)(sign | (rest - 0x3f000000u));\n}",
+              "  r.bits = rest;\n  r.f += 0.5f;\n"
+              "  return (uint16_t)(sign | (r.bits - 0x3f000000u));\n}",
               name);
   }
   return name;

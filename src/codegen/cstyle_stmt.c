@@ -128,7 +128,7 @@ static void loop(Cgen *g, Stmt *s)
     else cs_line(g, "const %s %s = %s + %s;", type, last, cs_wrap(g, cs_expr(g, min), P_ADD), n);
     end = last;
   }
-  if (s->u.loop.kind == FOR_UNROLLED) cs_line(g, g->dialect->vectors ? "#pragma GCC unroll 64" : "#pragma unroll");
+  if (s->u.loop.kind == FOR_UNROLLED) cs_line(g, "%s", g->dialect->unroll);
   cs_line(g, "for (%s %s = %s; %s < %s; %s++) {", type, name, begin, name, end, name);
   block(g, s->u.loop.body);
   cs_line(g, "}");

@@ -18,6 +18,7 @@ static const Dialect cuda_dialect = {
   .helper = "static __device__ __forceinline__",
   .shared = "__shared__ ",
   .barrier = "__syncthreads();",
+  .unroll = "#pragma unroll",
   .float_special = {{"__int_as_float(0x7f800000)", "-__int_as_float(0x7f800000)", "__int_as_float(0x7fffffff)"},
                     {"__longlong_as_double(0x7ff0000000000000ll)", "-__longlong_as_double(0x7ff0000000000000ll)",
                      "__longlong_as_double(0x7fffffffffffffffll)"}},

@@ -6,6 +6,9 @@ Module *compiled_module(Compiled *c) { return c->program.m; }
 LatheRtModel *compiled_model(Compiled *c)
 {
   if (c->model) return c->model;
+  if (c->aot)
+    raise(c->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "a program ahead of time has no runtime: export it as C, or compile for the graph executor");
   const Program *p = &c->program;
   LatheRtModule *module = built_module(c->built[0]);
   const LatheRtModuleInfo **modules = arena_array(c->arena, const LatheRtModuleInfo *, p->module.n + 1);
@@ -36,6 +39,11 @@ LatheRtModel *compiled_model(Compiled *c)
 void compiled_export(Compiled *c, const char *path, WeightsPlace weights)
 {
   Scope scope = scope_begin(c->ctx);
+  if (c->aot) {
+    aot_export(c->aot, path, weights);
+    scope_end(c->ctx, scope);
+    return;
+  }
   int n = c->program.module.n;
   Code **code = arena_array(scratch(c->ctx), Code *, n);
   for (int i = 0; i < n; i++) code[i] = built_code(c->built[i]);
@@ -46,6 +54,7 @@ void compiled_export(Compiled *c, const char *path, WeightsPlace weights)
 const char *compiled_source(Compiled *c, Arena *arena, CodeFormat format)
 {
   size_t n;
+  if (c->aot) return compiled_aot_file(c, arena, "model", ".c", &n);
   if (c->program.module.n == 1) {
     const char *text = code_get(built_code(c->built[0]), format, arena, &n);
     return arena_strndup(arena, text, n);
@@ -59,7 +68,7 @@ const char *compiled_source(Compiled *c, Arena *arena, CodeFormat format)
   return all.n ? text_str(&all) : code_get(built_code(c->built[0]), format, arena, &n);
 }
 
-Code *compiled_code(Compiled *c) { return c->program.module.n == 1 ? built_code(c->built[0]) : NULL; }
+Code *compiled_code(Compiled *c) { return c->program.module.n == 1 && !c->aot ? built_code(c->built[0]) : NULL; }
 
 const char *compiled_program_text(Compiled *c, Arena *arena) { return program_print(&c->program, arena); }
 
@@ -102,3 +111,33 @@ const char *compiled_node_plan(Compiled *c, int i)
   if (i < 0 || i >= p->node.n || p->node.v[i].kernel < 0) return NULL;
   return p->kernel.v[p->node.v[i].kernel].impl.plan;
 }
+
+/* ---- programs ahead of time -------------------------------------------------------------------------- */
+
+bool compiled_is_aot(Compiled *c) { return c->aot != NULL; }
+
+static Aot *need_aot(Compiled *c)
+{
+  if (!c->aot)
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "the model was compiled for the runtime, not as a program ahead of time");
+  return c->aot;
+}
+
+const char *compiled_aot_report(Compiled *c, Arena *arena, AotReportForm form)
+{
+  return aot_report(need_aot(c), arena, form);
+}
+
+const void *compiled_aot_file(Compiled *c, Arena *arena, const char *name, const char *ending, size_t *n)
+{
+  AotFiles files = {0};
+  aot_files(need_aot(c), arena, name, WEIGHTS_BY_SIZE, &files);
+  for (int i = 0; i < files.n; i++)
+    if (str_ends(files.v[i].name, ending)) {
+      *n = files.v[i].n;
+      return files.v[i].bytes;
+    }
+  return NULL;
+}
+
+void driver_check_export_aot(Ctx *ctx, const Target *t, const char *path) { aot_check_export(ctx, t, path); }

@@ -2,7 +2,7 @@
 #ifndef LATHE_DRIVER_COMPILED_H
 #define LATHE_DRIVER_COMPILED_H
 
-#include "driver/program.h"
+#include "driver/aot.h"
 
 enum { MAX_STAGES = 6 };
 typedef struct StageTime {
@@ -17,7 +17,9 @@ struct Compiled {
   Program program; /* its modules: the graph after the passes, the scheduled kernels */
   ImplConfig config;
   LowerConfig lower;
-  Built **built;     /* of each module of the program */
+  Built **built; /* of each module of the program; of a program ahead of time NULL */
+  Module *alone; /* the kernels of a program ahead of time */
+  Aot *aot;
   const void *bytes; /* the program, written */
   size_t nbytes;
   LatheRtModel *model; /* NULL until asked for */

@@ -17,6 +17,7 @@ void compiled_release(Compiled *c)
   if (c->model) lathe_rt_model_free(c->model);
   for (int i = 0; c->built && i < c->program.module.n; i++)
     if (c->built[i]) built_release(c->built[i]);
+  if (c->alone) module_release(c->alone);
   if (c->program.kernels) module_release(c->program.kernels);
   if (c->program.m) module_release(c->program.m);
   Ctx *ctx = c->ctx;
@@ -188,7 +189,7 @@ static void run_passes(Compiled *c, const CompileOptions *o, PassRun *r, Teller 
   Scope scope = scope_begin(c->ctx);
   r->pc->nentries = o->nentries;
   r->pc->entries = o->entries;
-  r->pc->lift_weights = o->weights == WEIGHTS_TRAINED && c->program.device.n == 1;
+  r->pc->lift_weights = o->weights == WEIGHTS_TRAINED && c->program.device.n == 1 && !o->aot;
   if (o->progress)
     vec_push(r->pc->arena, &r->pc->instruments, ((PassInstrument){.name = "progress", .env = t, .before = tell_pass}));
   if (c->dump_dir || pass_config_int(r->pc, "lathe.plans.log")) r->pc->impl.log = &c->plans;
@@ -248,6 +249,12 @@ static void generate(Compiled *c, const CompileOptions *o, Teller *t)
   }
 }
 
+static void generate_aot(Compiled *c, const CompileOptions *o)
+{
+  c->alone = module_new(c->ctx);
+  c->aot = aot_plan(&c->program, o->aot, c->alone, &c->lower);
+}
+
 /* ---- targets and devices ------------------------------------------------------------------------ */
 
 static void check_targets(Ctx *ctx, const DeviceList *list)
@@ -278,6 +285,11 @@ static const DeviceList *take_targets(Program *p, const CompileOptions *o, PassC
     if (!o->ntargets) vec_push(p->arena, &targets, one);
     for (int i = 0; i < o->ntargets; i++) vec_push(p->arena, &targets, o->targets[i]);
     pc->targets = targets;
+  }
+  if (o->aot) {
+    Targets as_c = {0};
+    for (int i = 0; i < pc->targets.n; i++) vec_push(p->arena, &as_c, aot_target(p->ctx, pc->targets.v[i]));
+    pc->targets = as_c;
   }
   const DeviceList *list = pass_devices(pc, p->arena);
   check_targets(p->ctx, list);
@@ -323,14 +335,19 @@ Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
   program_emit(p, o->nentries, o->entries, o->progress ? tell_lowering : NULL, t);
   stage(c, o);
   program_plan(p);
+  if (o->aot) aot_check(p);
   if (c->dump_dir) driver_dump(c, "plans", "txt", text_str(&c->plans));
   dump_kernels(c);
   if (c->dump_dir) driver_dump(c, "program", "txt", program_print(p, scratch(ctx)));
   stage(c, o);
-  generate(c, o, t);
-  program_number_strings(p);
-  if (p->prepare >= 0) program_digest(p);
-  c->bytes = program_bytes(p, c->arena, &c->nbytes);
+  if (o->aot) {
+    generate_aot(c, o);
+  } else {
+    generate(c, o, t);
+    program_number_strings(p);
+    if (p->prepare >= 0) program_digest(p);
+    c->bytes = program_bytes(p, c->arena, &c->nbytes);
+  }
   tell(c, o, "code", 1, 1);
   end_stages(c);
 

@@ -13,6 +13,34 @@
  * be linked and models for several targets always have the former. */
 typedef enum { WEIGHTS_READY, WEIGHTS_TRAINED } WeightsForm;
 
+/* ---- programs ahead of time -----------------------------------------------------------------
+ * A model as plain C: one function for each entry with the order of execution in it, no allocation, nothing global that
+ * is written, no runtime.  aot.h says more. */
+
+/* Memory that tensors lie in while the program runs; earlier pools are preferred. */
+typedef struct AotPool {
+  const char *name; /* an identifier */
+  int64_t size;     /* bytes; 0: as many as it takes */
+} AotPool;
+/* What callers see beside NAME_run: nothing; TVM's C interface; TVM's packed one. */
+typedef enum { AOT_PLAIN, AOT_INTERFACE_C, AOT_INTERFACE_PACKED } AotInterface;
+/* How hard to look for places of tensors (place.c).  The single algorithms are there to be compared with. */
+typedef enum {
+  PLACE_QUICK,        /* some orders and a short climb, not to be felt */
+  PLACE_THOROUGH,     /* all of them, a long climb, and the exact search where blocks are few */
+  PLACE_BY_SIZE,      /* greedy: from the largest to the smallest */
+  PLACE_BY_CONFLICTS, /* greedy: from the one that is in the way of most bytes */
+  PLACE_CLIMB         /* by size, then the long climb */
+} PlaceEffort;
+typedef struct AotOptions {
+  int npools; /* 0: one, "workspace" */
+  const AotPool *pools;
+  int64_t ram_limit; /* bytes of the pools and of the caller's arrays; 0: none */
+  bool io_inside;    /* inputs and outputs lie in the workspace */
+  AotInterface interface;
+  PlaceEffort effort;
+} AotOptions;
+
 typedef struct CompileOptions {
   const Target *target; /* NULL: the passes' target, else the host */
   /* Or several: parts of the model go where on_device says (src/pass/plan_devices.c), the rest to the first CPU. */
@@ -24,7 +52,8 @@ typedef struct CompileOptions {
   const char *const *entries;
   /* How the model holds its weights, see below. */
   WeightsForm weights;
-  const char *dump_dir; /* NULL, or where each stage is written as numbered text */
+  const AotOptions *aot; /* NULL: for the runtime */
+  const char *dump_dir;  /* NULL, or where each stage is written as numbered text */
   void (*progress)(void *env, const char *stage, int done, int total); /* total stays, done never shrinks */
   void *progress_env;
 } CompileOptions;
@@ -60,6 +89,16 @@ const char *compiled_plans_text(Compiled *);
 /* "WORKLOAD PLAN" of node i of the model, as the watcher of an executor counts them; NULL: it has none. */
 const char *compiled_node_plan(Compiled *, int i);
 const char *compiled_time_text(Compiled *, Arena *); /* seconds of each stage */
+
+/* ---- of programs ahead of time ------------------------------------------------------------------ */
+bool compiled_is_aot(Compiled *);
+/* What it costs: a table and a picture of memory over time; the same for machines; the picture as SVG. */
+typedef enum { AOT_REPORT_TEXT, AOT_REPORT_JSON, AOT_REPORT_SVG } AotReportForm;
+const char *compiled_aot_report(Compiled *, Arena *, AotReportForm);
+/* One of its files (NAME.c, NAME.h, NAME.c.weights) for a model called `name`; NULL: there is none of that kind. */
+const void *compiled_aot_file(Compiled *, Arena *, const char *name, const char *ending, size_t *n);
+/* compiled_export, driver_check_export: .c, .o, .a and .tar, TVM's model library format. */
+void driver_check_export_aot(Ctx *, const Target *, const char *path);
 
 /* debug.c: runs the model on these inputs and compares the result of every kernel with what the
  * reference interpreter makes of the kernel's own inputs: |a - b| <= atol + rtol |b|.

@@ -82,20 +82,24 @@ typedef struct Header {
   const char **in, **out, **size;
 } Header;
 
-/* An identifier for a name of the model's: unlike all others. */
-static const char *identifier(Header *h, const char *name, const char *stem)
+const char *linkable_identifier(Arena *arena, StrMap *used, const char *name, const char *stem)
 {
-  char *id = arena_printf(h->arena, "%s%s", *name && (*name < '0' || *name > '9') ? "" : stem, name);
+  char *id = arena_printf(arena, "%s%s", *name && (*name < '0' || *name > '9') ? "" : stem, name);
   for (char *c = id; *c; c++)
     if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9'))) *c = '_';
-  bool clash = strmap_get(&h->used, id) != NULL;
+  bool clash = strmap_get(used, id) != NULL;
   for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) clash = clash || !strcmp(id, taken[i]);
-  if (clash) id = arena_printf(h->arena, "%s_%d", id, h->used.n);
-  strmap_put(h->arena, &h->used, id, h);
+  if (clash) id = arena_printf(arena, "%s_%d", id, used->n);
+  strmap_put(arena, used, id, used);
   return id;
 }
 
-static const char *c_type(DType t)
+static const char *identifier(Header *h, const char *name, const char *stem)
+{
+  return linkable_identifier(h->arena, &h->used, name, stem);
+}
+
+const char *linkable_c_type(DType t)
 {
   LatheRtDType rt = code_rt_dtype(t);
   switch (rt.code * 1000 + rt.bits) {
@@ -206,11 +210,11 @@ static void put_parameters(Header *h)
   for (int i = 0; i < p->input.n; i++) {
     for (int d = 0; d < p->input.v[i].ndim; d++)
       if (p->input.v[i].dim[d] == DIM_UNKNOWN) text_printf(t, ", int64_t %s_%d", h->in[i], d);
-    text_printf(t, ", const %s *%s", dtype_is_string(p->input.v[i].dtype) ? "char *const" : c_type(p->input.v[i].dtype),
-                h->in[i]);
+    text_printf(t, ", const %s *%s",
+                dtype_is_string(p->input.v[i].dtype) ? "char *const" : linkable_c_type(p->input.v[i].dtype), h->in[i]);
   }
   for (int i = 0; i < p->output.n; i++)
-    if (all_known(&p->output.v[i])) text_printf(t, ", %s *%s", c_type(p->output.v[i].dtype), h->out[i]);
+    if (all_known(&p->output.v[i])) text_printf(t, ", %s *%s", linkable_c_type(p->output.v[i].dtype), h->out[i]);
     else text_printf(t, ", const LatheRtTensor **%s", h->out[i]);
   text_add(t, ", LatheRtError *err)\n");
 }
@@ -298,7 +302,7 @@ static void begin_entry(Header *h, int k)
   for (int i = 0; i < h->p->symbol.n; i++) h->size[i] = identifier(h, h->p->symbol.v[i]->name, "size_");
 }
 
-static const char marker[] = ": a model compiled by Lathe,";
+static const char marker[] = ": a model compiled by Lathe,"; /* aot_c.c writes it too */
 
 static const char *header_path(Arena *arena, const char *path)
 {

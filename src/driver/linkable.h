@@ -16,6 +16,9 @@ void linkable_rename(Ctx *, const char *object, const char *name);
 void linkable_archive(Ctx *, const char *object, const char *path, const char *name);
 /* Raises when the header would take the place of a file that Lathe did not write. */
 void linkable_check_header(Ctx *, const char *path);
+/* An identifier for a name of the model's: unlike all in `used`, which it joins. */
+const char *linkable_identifier(Arena *, StrMap *used, const char *name, const char *stem);
+const char *linkable_c_type(DType); /* of elements in arrays of the caller's */
 /* Writes the header beside path: NAME_load, and NAME_run with typed inputs and outputs. */
 void linkable_header(Program *, const char *path);
 

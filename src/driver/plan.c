@@ -10,30 +10,12 @@
  *            │ │   %1    │    %3    │   earlier than that of %2, both as long as the whole
  *            └─┴─────────┴──────────┴──▶ instructions
  *
- * Segments of different blocks whose times overlap do not share bytes.  Blocks are placed in the order of
- * the program, from the one needed longest, and from the largest to the smallest, each where it fits
- * most tightly; then the highest one is moved to the front of the order, some times over.  The least
- * counts, and is compared with the bound that no placing of these blocks can go below: the most bytes
- * that are needed at one instruction.
+ * Segments of different blocks whose times overlap do not share bytes; place.c finds a place for each.
  *
  * In other programs the executor allocates, and registers are freed after their last use. */
 #include <stdlib.h>
 
 #include "driver/share.h"
-
-/* Bytes of a block with the instructions that need them, both ends counted. */
-typedef struct Segment {
-  int begin, end;
-  int64_t offset, bytes;
-} Segment;
-
-typedef struct Memory {
-  int number; /* of the block */
-  int nsegment;
-  Segment *segment;
-  int begin, end;
-  int64_t bytes, place;
-} Memory;
 
 static int64_t round_up(int64_t n, int64_t align) { return (n + align - 1) / align * align; }
 
@@ -106,7 +88,7 @@ static bool is_static(const Program *p, const ProgEntry *e)
 
 /* ---- segments ---------------------------------------------------------------------------------- */
 
-typedef Vec(Memory) Memories;
+typedef Vec(PlaceBlock) Blocks;
 typedef Vec(int64_t) Cuts;
 
 static int by_value(const void *x, const void *y)
@@ -117,9 +99,9 @@ static int by_value(const void *x, const void *y)
 }
 
 /* Cuts the block where one of its pieces begins or ends; a segment is needed while some piece on it is. */
-static Memory block_memory(Arena *a, const Pieces *pieces, int block, int64_t align)
+PlaceBlock program_block(Arena *a, const Pieces *pieces, int block, int64_t align)
 {
-  Memory m = {.number = block, .begin = INT32_MAX};
+  PlaceBlock m = {.number = block, .begin = INT32_MAX};
   Cuts cuts = {0};
   for (int i = 0; i < pieces->n; i++) {
     const Piece *p = &pieces->v[i];
@@ -146,7 +128,7 @@ static Memory block_memory(Arena *a, const Pieces *pieces, int block, int64_t al
 }
 
 /* The blocks on a device.  Offsets of a block count from its lowest piece. */
-static void find_memories(Program *p, Pieces *pieces, int device, Memories *out)
+static void find_blocks(Program *p, Pieces *pieces, int device, Blocks *out)
 {
   int64_t align = target_align(p->device.v[device].target);
   for (int b = 0; b < pieces->n; b++) {
@@ -157,165 +139,44 @@ static void find_memories(Program *p, Pieces *pieces, int device, Memories *out)
     if (lowest == INT64_MAX) continue;
     for (int i = 0; i < pieces->n; i++)
       if (pieces->v[i].block == b) pieces->v[i].offset -= lowest;
-    vec_push(scratch(p->ctx), out, block_memory(scratch(p->ctx), pieces, b, align));
+    vec_push(scratch(p->ctx), out, program_block(scratch(p->ctx), pieces, b, align));
   }
 }
 
 /* ---- placing ------------------------------------------------------------------------------------ */
 
-static int by_size(const void *x, const void *y)
-{
-  const Memory *a = *(Memory *const *)x;
-  const Memory *b = *(Memory *const *)y;
-  if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
-  int la = a->end - a->begin;
-  int lb = b->end - b->begin;
-  if (la != lb) return la < lb ? 1 : -1;
-  return a->number < b->number ? -1 : a->number > b->number;
-}
-
-static int by_time(const void *x, const void *y)
-{
-  const Memory *a = *(Memory *const *)x;
-  const Memory *b = *(Memory *const *)y;
-  double ta = (double)a->bytes * (a->end - a->begin + 1);
-  double tb = (double)b->bytes * (b->end - b->begin + 1);
-  return ta != tb ? (ta < tb ? 1 : -1) : by_size(x, y);
-}
-
-static int by_begin(const void *x, const void *y)
-{
-  const Memory *a = *(Memory *const *)x;
-  const Memory *b = *(Memory *const *)y;
-  return a->begin != b->begin ? (a->begin < b->begin ? -1 : 1) : by_size(x, y);
-}
-
-/* Places that a block cannot have: those strictly between. */
-typedef struct Taken {
-  int64_t above, below;
-} Taken;
-typedef Vec(Taken) Takens;
-
-static int by_above(const void *x, const void *y)
-{
-  const Taken *a = x;
-  const Taken *b = y;
-  return a->above < b->above ? -1 : a->above > b->above;
-}
-
-static void add_taken(Arena *a, const Memory *m, const Memory *placed, Takens *out)
-{
-  if (placed->end < m->begin || m->end < placed->begin) return;
-  for (int i = 0; i < placed->nsegment; i++)
-    for (int k = 0; k < m->nsegment; k++) {
-      const Segment *s = &placed->segment[i];
-      const Segment *own = &m->segment[k];
-      if (s->end < own->begin || own->end < s->begin) continue;
-      int64_t at = placed->place + s->offset - own->offset;
-      vec_push(a, out, ((Taken){at - own->bytes, at + s->bytes}));
-    }
-}
-
-/* The tightest gap that is left, else the end. */
-static void place_one(Arena *a, Memory *m, Memory *const *placed, int n, Takens *taken)
-{
-  taken->n = 0;
-  for (int i = 0; i < n; i++) add_taken(a, m, placed[i], taken);
-  if (taken->n) qsort(taken->v, (size_t)taken->n, sizeof *taken->v, by_above);
-  int64_t at = 0;
-  int64_t best = -1;
-  int64_t best_gap = INT64_MAX;
-  for (int i = 0; i < taken->n; i++) {
-    int64_t gap = taken->v[i].above - at;
-    if (gap >= 0 && gap < best_gap) {
-      best_gap = gap;
-      best = at;
-    }
-    if (taken->v[i].below > at) at = taken->v[i].below;
-  }
-  m->place = best < 0 ? at : best;
-}
-
-static int64_t place_all(Program *p, Memory **order, int n)
-{
-  int64_t bytes = 0;
-  Takens taken = {0};
-  for (int i = 0; i < n; i++) {
-    place_one(scratch(p->ctx), order[i], order, i, &taken);
-    if (order[i]->place + order[i]->bytes > bytes) bytes = order[i]->place + order[i]->bytes;
-  }
-  return bytes;
-}
-
-static int64_t most_needed(Program *p, const Memories *memories, int nins)
-{
-  int64_t *change = arena_array(scratch(p->ctx), int64_t, nins + 2);
-  int64_t now = 0;
-  int64_t most = 0;
-  for (int i = 0; i < memories->n; i++)
-    for (int k = 0; k < memories->v[i].nsegment; k++) {
-      const Segment *s = &memories->v[i].segment[k];
-      change[s->begin] += s->bytes;
-      change[s->end + 1] -= s->bytes;
-    }
-  for (int i = 0; i <= nins; i++) {
-    now += change[i];
-    if (now > most) most = now;
-  }
-  return most;
-}
-
 static void free_arena(void *a) { arena_free(a); }
-
-/* The best placing so far: the bytes, and the place of each block by its number. */
-typedef struct Placing {
-  int64_t bytes, *place;
-} Placing;
-
-static void try_order(Program *p, Memory **order, int n, Placing *best)
-{
-  int64_t bytes = place_all(p, order, n);
-  if (bytes >= best->bytes) return;
-  best->bytes = bytes;
-  for (int i = 0; i < n; i++) best->place[order[i]->number] = order[i]->place;
-}
-
-/* The block that reaches highest is placed first, again and again; not for so long that it would be felt. */
-static void climb(Program *p, Memory **order, int n, int64_t bound, Placing *best)
-{
-  enum { TURNS = 64, WORK = 4000000 };
-  int turns = n > 1 ? (int)(WORK / ((int64_t)n * n)) : 0;
-  for (int t = 0; t < turns && t < TURNS && best->bytes > bound; t++) {
-    int top = 0;
-    for (int i = 1; i < n; i++)
-      if (order[i]->place + order[i]->bytes > order[top]->place + order[top]->bytes) top = i;
-    Memory *highest = order[top];
-    memmove(order + 1, order, (size_t)top * sizeof *order);
-    order[0] = highest;
-    try_order(p, order, n, best);
-  }
-}
 
 /* Bytes on one device, and those that no placing could go below. */
 static int64_t place_device(Program *p, ProgFunc *f, Pieces *pieces, int device, int64_t *bound)
 {
-  static int (*const orders[])(const void *, const void *) = {by_begin, by_time, by_size};
-  Arena *a = scratch(p->ctx);
-  Memories memories = {0};
-  find_memories(p, pieces, device, &memories);
-  *bound = most_needed(p, &memories, f->ins.n);
-  Memory **order = arena_array(a, Memory *, memories.n + 1);
-  Placing best = {.bytes = INT64_MAX, .place = arena_array(a, int64_t, pieces->n + 1)};
-  for (int i = 0; i < memories.n; i++) order[i] = &memories.v[i];
-  for (size_t k = 0; k < sizeof orders / sizeof *orders && best.bytes > *bound; k++) {
-    if (memories.n) qsort(order, (size_t)memories.n, sizeof *order, orders[k]);
-    try_order(p, order, memories.n, &best);
-  }
-  climb(p, order, memories.n, *bound, &best);
+  static const int64_t open = INT64_MAX;
+  Blocks blocks = {0};
+  PlaceReport report;
+  find_blocks(p, pieces, device, &blocks);
+  place_blocks(p->ctx, blocks.n, blocks.v, f->ins.n + 1, 1, &open, PLACE_QUICK, &report);
+  *bound = report.bound;
+  int64_t *place = arena_array(scratch(p->ctx), int64_t, pieces->n + 1);
+  for (int i = 0; i < blocks.n; i++) place[blocks.v[i].number] = blocks.v[i].place;
   for (int i = 0; i < pieces->n; i++)
     if (pieces->v[i].device == device)
-      f->ins.v[pieces->v[i].ins].place = (uint64_t)(best.place[pieces->v[i].block] + pieces->v[i].offset);
-  return best.bytes;
+      f->ins.v[pieces->v[i].ins].place = (uint64_t)(place[pieces->v[i].block] + pieces->v[i].offset);
+  return report.bytes;
+}
+
+/* The pieces, by the instructions that are left; a time without instructions is over before the next one. */
+static void keep_pieces(Program *p, ProgEntry *e, const Pieces *pieces, const bool *keep, int nins)
+{
+  int *now = arena_array(scratch(p->ctx), int, nins + 2); /* instructions kept before this one */
+  for (int i = 0; i < nins; i++) now[i + 1] = now[i] + keep[i];
+  for (int i = 0; i < pieces->n; i++) {
+    Piece piece = pieces->v[i];
+    piece.ins = now[piece.ins];
+    piece.begin = now[piece.begin];
+    piece.end = now[piece.end + 1] - 1;
+    if (piece.end < piece.begin) piece.end = piece.begin;
+    vec_push(p->arena, &e->piece, piece);
+  }
 }
 
 /* Instructions, kernels and nodes that sharing has left nothing to do are dropped. */
@@ -332,6 +193,7 @@ static void place_tensors(Program *p, ProgEntry *e)
     e->storage_bytes[d] = (uint64_t)place_device(p, f, &pieces, d, &bound);
     e->storage_bound += (uint64_t)bound;
   }
+  keep_pieces(p, e, &pieces, keep, f->ins.n);
   program_keep(p, f, keep);
 }
 

@@ -121,12 +121,24 @@ typedef struct ProgPort {
   int64_t *dim; /* as model_format.h has them */
 } ProgPort;
 
+/* The memory that one ALLOC or COPY of a static function asks for. */
+typedef struct Piece {
+  int reg, ins; /* the register, and the instruction that makes it */
+  int device;
+  int begin, end; /* first and last instruction that needs it */
+  int64_t bytes;
+  int block;      /* pieces of one block keep their places relative to each other … */
+  int64_t offset; /* … a multiple of the device's alignment */
+} Piece;
+typedef Vec(Piece) Pieces;
+
 /* A function that callers see. */
 typedef struct ProgEntry {
   const char *name;
   int func;
   bool is_static;
   Vec(ProgPort) input, output;
+  Pieces piece;            /* of a static one: what was placed */
   uint64_t *storage_bytes; /* planned, on each device */
   uint64_t storage_bound;
 } ProgEntry;

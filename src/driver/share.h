@@ -2,6 +2,7 @@
 #ifndef LATHE_DRIVER_SHARE_H
 #define LATHE_DRIVER_SHARE_H
 
+#include "driver/place.h"
 #include "driver/program.h"
 
 /* ---- access.c ---------------------------------------------------------------------------- */
@@ -19,18 +20,13 @@ bool program_access_in_place(const PrimFunc *, int in, int out);
 
 /* ---- share.c --------------------------------------------------------------------------------- */
 
-/* The memory that one ALLOC or COPY asks for. */
-typedef struct Piece {
-  int reg, ins; /* the register, and the instruction that makes it */
-  int device;
-  int begin, end; /* first and last instruction that needs it */
-  int64_t bytes;
-  int block;      /* pieces of one block keep their places relative to each other … */
-  int64_t offset; /* … a multiple of the device's alignment */
-} Piece;
-typedef Vec(Piece) Pieces;
 /* The pieces of a static function, and which of them share memory.  keep[i] is false for
  * instructions that have nothing left to do.  The arena is not scratch memory. */
 void program_share_storage(Program *, const ProgEntry *, Arena *, Pieces *out, bool *keep);
+
+/* ---- plan.c ---------------------------------------------------------------------------------- */
+
+/* The pieces of a block as segments; offsets count from its lowest piece. */
+PlaceBlock program_block(Arena *, const Pieces *, int block, int64_t align);
 
 #endif

@@ -43,6 +43,8 @@ typedef struct LowerConfig {
   int unroll_max;       /* plain loops that give at most this many statements are unrolled */
   bool no_partition;    /* keep guards in the loops */
   bool no_vectorize;    /* vector loops become plain ones */
+  bool alone;           /* for a program without a runtime: parallel loops become plain ones, and all but small arrays
+                           lie in the workspace, not on the stack */
   const char *dump_dir; /* NULL: none; else each pass writes NN_name.txt */
 } LowerConfig;
 

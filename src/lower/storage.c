@@ -1,12 +1,13 @@
 /* storage.c: where allocations live.
  *
  * lower_pass_serialize_parallel
- *   A parallel loop inside another becomes a plain one.  Thread axes are refused on
- *   targets that have none.
+ *   A parallel loop inside another becomes a plain one, and so does every one of a program that runs without
+ *   a runtime.  Thread axes are refused on targets that have none.
  *
  * lower_pass_place_storage
  *   Small constant allocations go on the stack (single variables always, others up to
- *   16 KB in the function); the rest into the workspace: the shared part outside
+ *   16 KB in the function, none in a program without a runtime, whose stack is small and whose workspace is
+ *   planned); the rest into the workspace: the shared part outside
  *   parallel loops, the worker's own slice inside one.
  *
  *     workspace   | shared part | slice of worker 0 | slice of worker 1 | …
@@ -38,7 +39,7 @@ static Stmt *serialize_stmt(void *env, Stmt *s)
           "%s: loop '%s' is bound to %s, which target '%s' does not have; build for cuda", z->lo->f->name,
           s->u.loop.var->name, s->u.loop.thread_tag, z->lo->target->text);
   bool parallel = s->kind == S_FOR && s->u.loop.kind == FOR_PARALLEL;
-  if (parallel && (z->depth || lower_for_gpu(z->lo))) s->u.loop.kind = FOR_SERIAL;
+  if (parallel && (z->depth || lower_for_gpu(z->lo) || z->lo->config.alone)) s->u.loop.kind = FOR_SERIAL;
   z->depth += parallel;
   lower_map_children(z->lo->m, s, serialize_stmt, z);
   z->depth -= parallel;
@@ -199,7 +200,8 @@ static Place place_of(Placing *p, const Alloc *a)
     if (strcmp(scope, "global")) return PLACE_STACK;
   }
   bool small = a->bytes >= 0 && a->bytes <= VARIABLE_BYTES;
-  if (small || (a->bytes >= 0 && p->stack + a->bytes <= STACK_LIMIT)) {
+  int64_t limit = p->lo->config.alone ? 0 : STACK_LIMIT;
+  if (small || (a->bytes >= 0 && p->stack + a->bytes <= limit)) {
     if (!small) p->stack += a->bytes;
     return PLACE_STACK;
   }

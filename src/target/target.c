@@ -104,7 +104,10 @@ static const struct { Arch arch; const char *name; } passed_on[] = {
 bool target_has(const Target *t, CpuFeature f) { return t->features >> f & 1; }
 
 /* A line of the cache, and the widest vector there is; 16 where memory is small. */
-int target_align(const Target *t) { return t->arch == ARCH_ARM || t->arch == ARCH_WASM32 ? 16 : 64; }
+int target_align(const Target *t)
+{
+  return t->arch == ARCH_ARM || t->arch == ARCH_WASM32 || t->device.kind == DEVICE_MICRO ? 16 : 64;
+}
 
 int target_lanes(const Target *t, int bits)
 {
@@ -582,8 +585,11 @@ static void finish_cpu(Reader *r)
   choose_vectors(t);
   t->is_host = t->arch == target_host_arch() && !(t->features & ~target_host_features()) && !strchr(t->attrs, '+') &&
                (!r->triple || strstr(r->triple, "linux"));
-  if (target_is_cpu(t) && t->arch == ARCH_ARM && (str_starts(t->cpu, "cortex-m") || str_starts(t->triple, "thumb")))
+  bool arm = t->arch == ARCH_ARM && (str_starts(t->cpu, "cortex-m") || str_starts(t->triple, "thumb"));
+  if (target_is_cpu(t) && (arm || str_starts(t->triple, "riscv32"))) {
     t->device.kind = DEVICE_MICRO;
+    t->num_cores = 1;
+  }
 }
 
 /* ---- devices by name -------------------------------------------------------------------- */
@@ -670,12 +676,22 @@ static void choose_keys(Reader *r)
   t->keys = text_str(&keys);
 }
 
+/* A microcontroller's name stands for C that is made for it. */
+static const char *spell_out(Arena *arena, const char *text)
+{
+  text += strspn(text, " \t\n");
+  size_t n = strcspn(text, " \t\n");
+  if (str_starts(text, "cortex-m")) return arena_printf(arena, "c -mcpu=%s", text);
+  if (n == 7 && str_starts(text, "riscv32")) return arena_printf(arena, "c -mtriple=riscv32-unknown-elf%s", text + n);
+  return arena_strdup(arena, text);
+}
+
 const Target *target_parse(Ctx *ctx, const char *text)
 {
   Scope scope = scope_begin(ctx);
   Arena *keep = ctx_arena(ctx);
   Target *t = arena_new_of(keep, Target);
-  Reader r = {.ctx = ctx, .whole = arena_strdup(keep, text), .t = t};
+  Reader r = {.ctx = ctx, .whole = spell_out(keep, text), .t = t};
   const char *p = r.whole;
   const char *kind = next_word(keep, &p);
   if (!kind) raise(ctx, ERR_ARGUMENT, NOWHERE, "the target is empty; try \"llvm\"");

@@ -837,7 +837,7 @@ def test_executors_and_runtimes():
         lib = relay.build(f, target="llvm", target_host="llvm", executor=executor, runtime=relay.backend.Runtime("cpp"))
         assert lib.model.outputs[0].shape == (2,)
     for options, says in [
-        ({"executor": relay.backend.Executor("aot")}, "aot"),
+        ({"executor": relay.backend.Executor("aot", {"interface": "c"})}, "no option 'interface'"),
         ({"runtime": relay.backend.Runtime("crt")}, "crt"),
         ({"executor": "grahp"}, "grahp"),
         ({"workspace_memory_pools": object()}, "memory pools"),

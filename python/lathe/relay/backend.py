@@ -9,7 +9,7 @@ from .. import error
 
 class _Choice:
     flag_registry_name = ""
-    known: Dict[str, bool] = {}  # name -> can be built for
+    known: Dict[str, Dict[str, Any]] = {}  # name -> its options, each with its default
 
     def __init__(self, name: str, options: Optional[Dict[str, Any]] = None):
         if name not in self.known:
@@ -31,24 +31,52 @@ class _Choice:
         return f"{type(self).__name__}({self.name!r}, {self.options!r})"
 
     @classmethod
-    def check(cls, given: Any) -> None:
-        """Raises unless relay.build can do what was asked for."""
+    def of(cls, given: Any) -> Any:
+        """What was asked for, by name or as an object; None stays None."""
         choice = given if isinstance(given, _Choice) or given is None else cls(given)
-        if choice is not None and (not isinstance(choice, cls) or not cls.known[choice.name]):
+        if choice is not None and not isinstance(choice, cls):
             raise error.UnsupportedError(
-                f"relay.build: {choice!r} is not supported; models run on the {' or '.join(k for k, v in cls.known.items() if v)} {cls.flag_registry_name}"
+                f"relay.build: {choice!r} is no {cls.flag_registry_name}; there are {', '.join(cls.known)}"
             )
+        return choice
 
 
 class Executor(_Choice):
-    """Executor("graph"), Executor("vm"): a model has the one it needs, by whether its sizes are known.  "aot" is refused."""
+    """Executor("graph"), Executor("vm"): a model has the one it needs, by whether its sizes are known.
+
+    Executor("aot", {"interface-api": "c", "unpacked-api": True}): a program ahead of time, plain C without a runtime.
+    interface-api is "packed" (the default) or "c": what tvmgen_NAME_run takes.  Kernels are always called
+    directly, so unpacked-api says nothing of them; as in TVM, the C interface goes with True.  Beyond TVM's,
+    "workspace-io": True puts inputs and outputs into the workspace."""
 
     flag_registry_name = "executor"
-    known = {"graph": True, "vm": True, "aot": False}
+    known = {
+        "graph": {"link-params": False},
+        "vm": {},
+        "aot": {"interface-api": "packed", "unpacked-api": False, "link-params": True, "workspace-byte-alignment": 8,
+                "constant-byte-alignment": 8, "workspace-io": False},
+    }  # fmt: skip
+
+    def aot_options(self) -> Dict[str, Any]:
+        """The options of a program ahead of time, checked, as the compiler takes them."""
+        rows = self.known["aot"]
+        for name in self.options:
+            if name not in rows:
+                raise error.ArgumentError(f"{self!r}: there is no option '{name}'; there are {', '.join(rows)}")
+        given = {**rows, **self.options}
+        interface = given["interface-api"]
+        if interface not in ("c", "packed"):
+            raise error.ArgumentError(f"{self!r}: interface-api is 'c' or 'packed', not '{interface}'")
+        if interface == "c" and not given["unpacked-api"]:
+            raise error.ArgumentError(f"{self!r}: the C interface goes with unpacked-api=True")
+        if not given["link-params"]:
+            raise error.UnsupportedError(f"{self!r}: weights are part of the program; link-params cannot be False")
+        io = "workspace" if given["workspace-io"] else "caller"
+        return {"interface": "plain" if io == "workspace" else interface, "io": io}
 
 
 class Runtime(_Choice):
-    """Runtime("cpp"), which is liblathe_rt; "crt" is refused."""
+    """Runtime("cpp"), which is liblathe_rt.  Runtime("crt") goes with Executor("aot"), which needs none."""
 
     flag_registry_name = "runtime"
-    known = {"cpp": True, "crt": False}
+    known: Dict[str, Dict[str, Any]] = {"cpp": {}, "crt": {}}

@@ -10,6 +10,7 @@ from .. import error
 from .._ffi import call
 from .._ir.module import GlobalVar, IRModule
 from .._ir.transform import BuiltinPass, PassContext
+from ..runtime.aot import AotExecutorFactoryModule
 from ..runtime.factory import ExecutorFactoryModule, ExecutorInstance, GraphExecutorFactoryModule
 from ..runtime.ndarray import NDArray, array, empty
 from ..target import Target, resolve
@@ -41,8 +42,11 @@ def build(
     *,
     entries: Optional[Sequence[str]] = None,
     weights: str = "ready",
-) -> ExecutorFactoryModule:
+) -> Any:
     """Compiles a model: the passes of the current PassContext, then kernels for the target.
+
+    executor=Executor("aot", …) makes it a program ahead of time, plain C without a runtime, whose tensors lie in
+    workspace_memory_pools (default: one, as large as it takes) and whose weights fit constant_memory_pools.
 
     Of several targets (a list, or a dictionary by device: {"cpu": "llvm", tvm.cpu(1): "c"}) each part of the model
     goes to the one that relay.annotation.on_device names, the rest to the first CPU.
@@ -50,19 +54,44 @@ def build(
     entries are functions of the module that callers see (default: main); GraphModule.entry(name) runs them.  weights:
     "ready" for the kernels, or as they were "trained": the file that export_library writes is smaller, and loading it
     brings them into form."""
-    backend.Executor.check(executor)
-    backend.Runtime.check(runtime)
-    if workspace_memory_pools is not None or constant_memory_pools is not None:
-        raise error.UnsupportedError("relay.build: memory pools are not supported; storage is planned in one block")
+    executor, runtime = backend.Executor.of(executor), backend.Runtime.of(runtime)
+    aot = None
+    if executor is not None and executor.name == "aot":
+        aot = _aot_options(executor, workspace_memory_pools)
+    elif runtime is not None and runtime.name == "crt":
+        raise error.UnsupportedError("relay.build: Runtime('crt') goes with Executor('aot'), a program that needs no runtime")
+    elif workspace_memory_pools is not None or constant_memory_pools is not None:
+        raise error.UnsupportedError("relay.build: memory pools are for Executor('aot'); storage is planned in one block")
     mod = as_module(ir_mod, params)
     targets = targets_of(target, target_host)
     handles = [t._h for t in targets]
     ctx = PassContext.current()
     c = ctx.for_compiler(handles)
-    compiled = call("compile", mod, handles, c, None, False, None, list(entries or ()), weights)
+    compiled = call("compile", mod, handles, c, None, False, None, list(entries or ()), weights, aot)
     ctx.notes = call("pass_context_notes", c)  # what passes had to say: which nodes stay in float, and why
     said = targets[0] if len(targets) == 1 else targets
+    if aot is not None:
+        lib = AotExecutorFactoryModule(compiled, said, mod_name or "default")
+        _check_constants(lib, constant_memory_pools)
+        return lib
     return ExecutorFactoryModule(compiled, None, {}, said, mod_name or "default")
+
+
+def _aot_options(executor: backend.Executor, pools: Any) -> List[Any]:
+    """The options of a program ahead of time, as the compiler takes them."""
+    options = [[name, value] for name, value in executor.aot_options().items()]
+    if pools is not None:
+        rows = [(p.pool_name, max(p.size_hint_bytes, 0)) for p in pools.pools]
+        options.append(["pools", [x for row in rows for x in row]])
+    return options
+
+
+def _check_constants(lib: AotExecutorFactoryModule, pools: Any) -> None:
+    room = pools.size() if pools is not None else None
+    needed = lib.report["weights_bytes"] if room is not None else 0
+    if room is not None and needed > room:
+        names = ", ".join(p.pool_name for p in pools.pools)
+        raise error.UnsupportedError(f"the weights take {needed} bytes, {needed - room} more than the pools ({names}) have")
 
 
 def as_module(ir_mod: Any, params: Optional[Dict[str, Any]] = None) -> IRModule:

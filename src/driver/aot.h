@@ -1,0 +1,102 @@
+/* aot.h: programs ahead of time; private to this folder.
+ *
+ *   Program ─aot_plan.c→ Aot: where every tensor lies ─aot_c.c→ C source and header
+ *                                                     ─aot_report.c→ what it costs
+ *
+ * One C function for each entry, with the calls of the kernels in order.  Every tensor has its place when the program is
+ * written: in an array of the caller's, among the weights, or in a pool of the workspace. */
+#ifndef LATHE_DRIVER_AOT_H
+#define LATHE_DRIVER_AOT_H
+
+#include "driver/program.h"
+#include "driver/share.h"
+
+typedef enum { AT_NOWHERE, AT_INPUT, AT_OUTPUT, AT_CONST, AT_POOL } AotPlaceKind;
+typedef struct AotPlace {
+  AotPlaceKind kind;
+  int index; /* of the input, output, constant or pool */
+  int64_t offset;
+} AotPlace;
+
+/* A tensor, or what a kernel needs while it runs, in the memory of the program: for reports. */
+typedef struct AotTensor {
+  const char *name;
+  AotPlace place; /* AT_OUTPUT: in an array of the caller's */
+  int64_t bytes;
+  int begin, end; /* instructions */
+  bool scratch;
+} AotTensor;
+
+typedef struct AotEntry {
+  const ProgEntry *e;
+  const ProgFunc *f;
+  AotPlace *at;      /* of each register */
+  AotPlace *scratch; /* of each instruction */
+  AotPlace *input;   /* of each input: AT_INPUT, or its place in a pool */
+  AotPlace *output;  /* of each output; what is elsewhere is copied at the end */
+  Vec(AotTensor) tensor;
+  PlaceReport plan;
+  int plan_pools;   /* how many there are */
+  int64_t io_bytes; /* of arrays that the caller has */
+  int64_t by_size;  /* bytes that placing from the largest to the smallest takes */
+} AotEntry;
+
+struct Aot {
+  Program *p;
+  Arena *arena;
+  AotOptions options;
+  Module *m; /* of the kernels */
+  Kernel **kernel;
+  CodeAlone code;
+  int npools;
+  const AotPool *pool;
+  int64_t *pool_bytes; /* the most that an entry needs */
+  AotEntry *entry;
+  int64_t weights_bytes; /* of the constants that entries use */
+  bool *uses_const;
+  int64_t stack_arrays; /* bytes of the arrays that a kernel has on the stack, the most of all */
+  /* what aot_measure found: -1 where it cannot be told, and with what, or why not; NULL: not asked yet */
+  int64_t code_bytes, stack_bytes;
+  const char *measured_with;
+};
+typedef struct Aot Aot;
+
+/* ---- aot_plan.c ------------------------------------------------------------------------ */
+
+/* The target as one of C source: the same machine. */
+const Target *aot_target(Ctx *, const Target *);
+/* Raises with the reason where an entry cannot be such a program. */
+void aot_check(const Program *);
+/* Lowers the kernels and places everything; raises where it does not fit.  The module is the caller's. */
+Aot *aot_plan(Program *, const AotOptions *, Module *, const LowerConfig *);
+/* Bytes of RAM: the pools and the caller's arrays. */
+int64_t aot_ram(const Aot *, int entry);
+/* The call's name for people: the source model's nodes, else the kernel. */
+const char *aot_node_name(const Program *, const ProgIns *);
+
+/* ---- aot_c.c ------------------------------------------------------------------------------ */
+
+typedef struct AotFile {
+  const char *name;
+  const void *bytes;
+  size_t n;
+} AotFile;
+typedef Vec(AotFile) AotFiles;
+/* STEM.h, STEM.c and, where weights are beside, STEM.c.weights; in C the model is called linkable_name(STEM). */
+void aot_files(Aot *, Arena *, const char *stem, WeightsPlace, AotFiles *out);
+void aot_export(Aot *, const char *path, WeightsPlace);
+void aot_check_export(Ctx *, const Target *, const char *path);
+
+/* ---- aot_mlf.c: TVM's model library format ----------------------------------------------------- */
+
+void aot_export_tar(Aot *, const char *path, const char *name, const AotFiles *);
+
+/* ---- aot_measure.c -------------------------------------------------------------------------- */
+
+void aot_measure(Aot *);
+
+/* ---- aot_report.c --------------------------------------------------------------------------- */
+
+const char *aot_report(Aot *, Arena *, AotReportForm);
+
+#endif
