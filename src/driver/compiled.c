@@ -114,8 +114,6 @@ const char *compiled_node_plan(Compiled *c, int i)
 
 /* ---- programs ahead of time -------------------------------------------------------------------------- */
 
-bool compiled_is_aot(Compiled *c) { return c->aot != NULL; }
-
 static Aot *need_aot(Compiled *c)
 {
   if (!c->aot)

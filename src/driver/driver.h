@@ -91,7 +91,6 @@ const char *compiled_node_plan(Compiled *, int i);
 const char *compiled_time_text(Compiled *, Arena *); /* seconds of each stage */
 
 /* ---- of programs ahead of time ------------------------------------------------------------------ */
-bool compiled_is_aot(Compiled *);
 /* What it costs: a table and a picture of memory over time; the same for machines; the picture as SVG. */
 typedef enum { AOT_REPORT_TEXT, AOT_REPORT_JSON, AOT_REPORT_SVG } AotReportForm;
 const char *compiled_aot_report(Compiled *, Arena *, AotReportForm);
