@@ -44,7 +44,7 @@ typedef struct Planes {
   int bytes;
   /* the copy's vectors take the zeros at a row's ends along */
   bool picked;
-  bool open; /* extents are not known: in and out are likely ones */
+  bool open;     /* extents are not known: in and out are likely ones */
   double cycles; /* of a plane; a stem: of all */
 } Planes;
 
@@ -144,7 +144,8 @@ static bool read_sizes(const Conv2DAttrs *a, const Type *x, const Type *w, const
  * its padding begins, so few of the pieces are short that loads in a row cost less. */
 static bool is_picked(const Target *t, const Planes *p)
 {
-  return t->codegen == CODEGEN_LLVM && !p->open && p->in[1] >= p->stride[1] && p->vectors <= 8 / (p->stride[1] * p->stride[1]);
+  return t->codegen == CODEGEN_LLVM && !p->open && p->in[1] >= p->stride[1] &&
+         p->vectors <= 8 / (p->stride[1] * p->stride[1]);
 }
 
 /* Sizes that no plan changes; false: another kind of convolution. */
@@ -289,8 +290,7 @@ static const Tensor *copy_open(Module *m, const Planes *p, const Tensor *x, cons
   const Expr *lanes = expr_i32(m, p->lanes);
   const Expr *height = expr_mul(m, expr_sub(m, rows, expr_i32(m, 1)), expr_i32(m, p->stride[0]));
   const Expr *width = expr_add(m, columns, expr_i32(m, (p->k[1] - 1 + p->lead) / p->stride[1]));
-  const Expr *shape[] = {out->shape[0], expr_i32(m, p->c),
-                         nn_simplify(m, expr_add(m, height, expr_i32(m, p->k[0]))), s,
+  const Expr *shape[] = {out->shape[0], expr_i32(m, p->c), nn_simplify(m, expr_add(m, height, expr_i32(m, p->k[0]))), s,
                          nn_simplify(m, expr_mul(m, nn_ceildiv(m, width, lanes), lanes))};
   Stage st = nn_stage(m, 5, shape, "n c y phase q");
   const Expr *row = expr_sub(m, st.at[2], expr_i32(m, p->before[0]));
@@ -314,8 +314,7 @@ void planes_compute(OpCall *c, const Target *t, const void *plan, const Tensor *
   by_plan(t, plan, &p);
   const Expr *shape[] = {c->out->shape[0], c->out->shape[1], rounded(m, c->out->shape[2], p.rows),
                          rounded(m, c->out->shape[3], p.lanes)};
-  const Tensor *data =
-      p.open ? copy_open(m, &p, in[0], c->out, shape[2], shape[3]) : copy_planes(m, &p, in[0], c->out);
+  const Tensor *data = p.open ? copy_open(m, &p, in[0], c->out, shape[2], shape[3]) : copy_planes(m, &p, in[0], c->out);
   const Expr *s = expr_i32(m, p.stride[1]);
   Stage st = nn_stage(m, 4, shape, "n o y x");
   const Expr *channel = p.stem ? nn_reduce_axis(&st, "rc", expr_i32(m, p.c)) : st.at[1];
@@ -399,7 +398,8 @@ void planes_schedule(ImplGroup *g)
   Order to = p.stem ? stem_order(g, &p, product) : depthwise_order(g, &p, product);
   sched_compute_at(g->s, copy, to.band, false, -1);
   double bytes = (double)((p.n ? p.n : 1) * (p.c * p.in[0] * p.in[1] + p.o * p.out[0] * p.out[1]) * p.bytes);
-  double flops = 2 * (double)((p.n ? p.n : 1) * p.o * p.out[0] * p.out[1] * p.k[0] * p.k[1]) * (double)(p.stem ? p.c : 1);
+  double flops =
+      2 * (double)((p.n ? p.n : 1) * p.o * p.out[0] * p.out[1] * p.k[0] * p.k[1]) * (double)(p.stem ? p.c : 1);
   int threads = cost_threads(g->target, flops, bytes);
   /* Bands are shared too where planes alone would leave a fifth of the threads' time unused.  Else the first and the
    * last, which have padding, are told apart from the others. */
