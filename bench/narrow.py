@@ -6,7 +6,8 @@
 Every network is brought into the dtype (narrowed below), compiled, and measured in turn with Lathe over the float32
 network and ONNX Runtime over the narrow one, where it has its operators: processor time at one thread, the least of the
 samples.  Outputs are compared with ONNX Runtime's in float32 over the weights as they are after rounding.  The last
-column says how the narrow network stands to the wide one: above 1 it is faster.  The graphs are those of bench/models.py."""
+column says how the narrow network stands to the wide one: above 1 it is faster.  The graphs are those of
+bench/models.py."""
 
 import argparse
 import os
@@ -75,6 +76,27 @@ def narrowed(model, dtype):
                 n.attribute.append(onnx.helper.make_attribute("value", kept))
 
     graph(model.graph)
+    return model
+
+
+def widened(model):
+    """A narrow model in float32 over the same values."""
+    import onnx
+    from onnx import TensorProto, numpy_helper
+
+    model = onnx.ModelProto.FromString(model.SerializeToString())
+    small = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
+    tensors = [*model.graph.initializer, *(a.t for n in model.graph.node for a in n.attribute if a.HasField("t"))]
+    for t in tensors:
+        if t.data_type in small:
+            t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(t).astype("float32"), t.name))
+    for v in [*model.graph.input, *model.graph.output]:
+        if v.type.tensor_type.elem_type in small:
+            v.type.tensor_type.elem_type = TensorProto.FLOAT
+    for a in (a for n in model.graph.node if n.op_type == "Cast" for a in n.attribute):
+        if a.name == "to" and a.i in small:
+            a.i = TensorProto.FLOAT
+    del model.graph.value_info[:]
     return model
 
 
@@ -152,14 +174,16 @@ def main():
         return 0
     out, folder = peers.own_stdout(), pathlib.Path(args.cache)
     folder.mkdir(parents=True, exist_ok=True)
-    print(f"| network | {args.dtype} ms | float32 ms | ONNX Runtime, {args.dtype} | error | float32 / {args.dtype} |", file=out)
+    dtype = args.dtype
+    print(f"| network | {dtype} ms | float32 ms | ONNX Runtime, {dtype} | error | float32 / {dtype} |", file=out)
     print("|---|---|---|---|---|---|", file=out)
     good = True
     for name in args.networks.split(","):
         ms, error, missing = measure(name, models.filled(graphs, name, folder), folder, args)
         ratio = ms["wide"] / ms["narrow"]
         ort = f"{ms['ort']:.2f}" if "ort" in ms else f"none: {missing}"
-        print(f"| {name} | {ms['narrow']:.2f} | {ms['wide']:.2f} | {ort} | {error:.1e} | {ratio:.2f} |", file=out, flush=True)
+        cells = [name, f"{ms['narrow']:.2f}", f"{ms['wide']:.2f}", ort, f"{error:.1e}", f"{ratio:.2f}"]
+        print(f"| {' | '.join(cells)} |", file=out, flush=True)
         good &= ratio >= LEAST and error <= TOLERANCE[args.dtype]
     print("\nprocessor time at one thread, the least of the samples", file=out)
     return int(args.check and not good)

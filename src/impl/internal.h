@@ -231,7 +231,7 @@ void conv_pack_compute(OpCall *, const Target *, const void *plan, const Tensor 
 /* ---- words.c ------------------------------------------------------------------------------ */
 
 /* The operator's own sum; over words where the weight has groups of bfloat16. */
-void words_conv_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+void conv_words_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 
 /* ---- conv_shape.c ------------------------------------------------------------------------ */
 

@@ -9,7 +9,7 @@
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
-void words_conv_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
+void conv_words_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
   (void)plan;
   (void)t;

@@ -7,8 +7,8 @@
  * while adding in float32 (dot products of bfloat16 apart).  So convolutions, products and everything else that sums
  * or needs an elementary function (NARROW_ALWAYS and NARROW_NEVER, graph.h) take float32 operands, and what follows
  * them stays float32 until the graph says otherwise: the network is that of float32 with weights of 16 bits.  What only
- * moves or compares elements, and arithmetic element by element where the target has it in the dtype, stays narrow while
- * its operands are.
+ * moves or compares elements, and arithmetic element by element where the target has it in the dtype, stays narrow
+ * while its operands are.
  *
  *   nn.relu(nn.conv2d(x, w))   ->   cast(nn.relu(nn.conv2d(cast(x, float32), cast(w, float32))), float16)
  *
