@@ -120,8 +120,8 @@ def test_a_machine_of_32_bits(name, target, tmp_path, tmp_path_factory, answers)
         pytest.skip("it is LLVM's object")
     folder = export(tmp_path_factory, name, f"{target} -mtriple={ARM} -mcpu=cortex-a9")
     (tmp_path / "program.c").write_text(PROGRAM)
-    sources = [p for p in (ROOT / "runtime").glob("*.c") if not p.name.startswith("test_")]
-    flags = ["-std=gnu17", "-O0", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", '-DLATHE_VERSION="0"']
+    sources = [ROOT / "runtime/lathe_rt.c"]
+    flags = ["-std=gnu17", "-O0", "-Wall", "-Wextra", "-Werror"]
     libraries = ["-lm", "-ldl", "-lpthread"]
     includes = [f"-I{ROOT / 'include'}", f"-I{folder}"]
     source = [folder / name] if name.endswith(".c") else []
@@ -170,6 +170,26 @@ def test_digits(name, target, runtime, tmp_path, tmp_path_factory, answers):
         tmp_path / "program",
     )
     check_program(tmp_path / "program", answers)
+
+
+@pytest.mark.parametrize("threads", ["threads", "alone"])
+@pytest.mark.parametrize("form", ["shared", "static"])
+def test_the_runtime_by_one_command(form, threads, tmp_path, tmp_path_factory, answers):
+    """As runtime/lathe_rt.c says: one file of C, with threads and without."""
+    folder = export(tmp_path_factory, "digits.o")
+    (tmp_path / "program.c").write_text(PROGRAM)
+    runtime = tmp_path / ("liblathe_rt.so" if form == "shared" else "lathe_rt.o")
+    how = ["-shared", "-fPIC", "-fvisibility=hidden"] if form == "shared" else ["-c"]
+    alone = threads == "alone"
+    flags = [*how, *(["-DLATHE_RT_NO_THREADS"] if alone else [])]
+    libraries = ["-lm", "-ldl", *([] if alone else ["-lpthread"])]
+    sh(CC, "-Os", "-Wall", "-Wextra", "-Werror", *flags, f"-I{ROOT}/include", ROOT / "runtime/lathe_rt.c", "-o", runtime)
+    if form == "shared":
+        libraries.append(f"-Wl,-rpath,{tmp_path}")
+    includes = [f"-I{ROOT}/include", f"-I{folder}"]
+    sh(CC, *includes, tmp_path / "program.c", folder / "digits.o", runtime, "-o", tmp_path / "program", *libraries)
+    check_program(tmp_path / "program", answers)
+    assert ("pthread_create" in sh("nm", runtime)) != alone
 
 
 def test_as_cpp(tmp_path, tmp_path_factory, answers):
