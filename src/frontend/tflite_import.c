@@ -17,7 +17,14 @@ static TflTensor *tensor_at(Conversion *c, int n, const int32_t *list, int i)
   return i < n && list[i] >= 0 ? &g->tensor[list[i]] : NULL;
 }
 
-TflTensor *tfl_in(Conversion *c, int i) { return tensor_at(c, tfl_op(c)->nin, tfl_op(c)->in, i); }
+TflTensor *tfl_opt(Conversion *c, int i) { return tensor_at(c, tfl_op(c)->nin, tfl_op(c)->in, i); }
+
+TflTensor *tfl_in(Conversion *c, int i)
+{
+  TflTensor *t = tfl_opt(c, i);
+  if (!t) kit_fail(c, ERR_ARGUMENT, "input %d is missing", i);
+  return t;
+}
 
 TflTensor *tfl_out(Conversion *c, int i)
 {
@@ -62,7 +69,7 @@ static const char *label(const TflGraph *g, const TflOperator *op)
 static void check_quantized(Conversion *c, const TflRow *row)
 {
   for (int i = 0; !row->quantized && i < c->nin; i++) {
-    const TflTensor *t = tfl_in(c, i);
+    const TflTensor *t = tfl_opt(c, i);
     if (t && tfl_is_quantized(t) && t->dtype.bits <= 16)
       kit_fail(c, ERR_UNSUPPORTED, "a quantized input ('%s', %s) is not supported; float32 is", t->name,
                tfl_type_name(t->type));

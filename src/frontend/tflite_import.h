@@ -97,7 +97,8 @@ typedef struct TflNode {
 } TflNode;
 static inline const TflOperator *tfl_op(const Conversion *c) { return ((const TflNode *)c->foreign)->op; }
 
-TflTensor *tfl_in(Conversion *, int i); /* the tensor of input i; NULL: left out */
+TflTensor *tfl_in(Conversion *, int i);  /* the tensor of input i; raises if it is left out */
+TflTensor *tfl_opt(Conversion *, int i); /* NULL if it is */
 TflTensor *tfl_out(Conversion *, int i);
 /* A subgraph by its number, for control flow; raises when there is none or when it is being converted. */
 TflGraph *tfl_subgraph(Conversion *, int64_t index, const char *what);

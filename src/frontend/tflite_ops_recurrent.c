@@ -8,7 +8,7 @@
 static const Node *real_input(Conversion *c, int i)
 {
   const Node *x = kit_opt(c, i);
-  const TflTensor *t = tfl_in(c, i);
+  const TflTensor *t = tfl_opt(c, i);
   return x && tfl_is_quantized(t) ? tfl_real(c, x, t) : x;
 }
 

@@ -11,6 +11,7 @@ import pytest
 import lathe
 from lathe import relay
 
+import tflite_writer
 from tflite_writer import Model, Table, flatbuffer
 
 
@@ -75,6 +76,20 @@ def test_indices() -> None:
     refused(dense(results=[5]).bytes(), "a subgraph's output 0 is tensor 5")
     refused(dense(results=[]).bytes(), "the subgraph 'main' has no outputs")
     refused(dense(inputs=[0]).bytes(), "input 1 is missing")
+
+
+@pytest.mark.parametrize("op", sorted(tflite_writer.BUILTIN))
+def test_operators_without_inputs(op: str) -> None:
+    """Every builtin operator with none of its inputs, and with one: a sentence, or a model."""
+    for count in (0, 1):
+        m = Model()
+        x, y = m.input("x", (1, 4, 4, 2), "int8", scale=0.5), m.tensor("y", (1, 4, 4, 2), "int8", scale=0.5)
+        m.op(op, [x][:count], [y])
+        m.output(y)
+        try:
+            import_bytes(m.bytes())
+        except lathe.LatheError as error:
+            assert "internal" not in str(error).lower(), error
 
 
 def test_missing_buffers() -> None:
