@@ -586,6 +586,8 @@ const Node *tfl_convert_batch_matmul(Conversion *c)
   const Node *side[2] = {kit_in(c, 0), kit_in(c, 1)};
   bool integers = tfl_is_quantized(t[0]);
   for (int i = 0; i < 2; i++) {
+    if (kit_rank_of(c, side[i]) < 2)
+      kit_fail(c, ERR_SHAPE, "operand %d has %d dimensions; 2 or more are wanted", i, kit_rank_of(c, side[i]));
     if (integers) {
       side[i] = tfl_centred(c, side[i], t[i]);
       if (t[0]->dtype.bits == 16) side[i] = kit_cast_to(c, side[i], DT_I64);

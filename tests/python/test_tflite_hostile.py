@@ -166,6 +166,14 @@ def test_sizes_that_no_machine_has() -> None:
     refused(m.bytes(), "the variable 's' has 4398046511104 bytes")
 
 
+def test_products_of_vectors() -> None:
+    m = Model()
+    x, y = m.input("x", (4,)), m.tensor("y", (4,))
+    m.op("BATCH_MATMUL", [x, x], [y], (101, {0: ("bool", True)}))
+    m.output(y)
+    refused(m.bytes(), "operand 0 has 1 dimensions; 2 or more are wanted")
+
+
 def test_subgraphs() -> None:
     def loop(cond: int, body: int) -> Model:
         m = Model()
