@@ -353,22 +353,39 @@ static bool join_divmod(Analyzer *a, Sum *s, int term)
   return take_if_smaller(a, s, &r);
 }
 
-/* The same for a divisor that is no constant: x%d + x//d*d is x.  The product may stand there multiplied out. */
-static bool join_symbolic(Analyzer *a, Sum *s, int term)
+/* k * rest * (x % d) as k * rest * x - k * rest * (x // d) * d, where that makes the sum smaller.  rest NULL: one. */
+static bool join_factor(Analyzer *a, Sum *s, Term t, const Expr *rest, const Expr *mod)
 {
-  Term t = s->term.v[term];
-  if (t.atom->kind != E_FLOORMOD || t.atom->arg[1]->kind == E_INT || !is_related(s, term) || t.coeff == INT64_MIN)
-    return false;
-  const Expr *x = t.atom->arg[0];
-  const Expr *d = t.atom->arg[1];
+  const Expr *x = mod->arg[0];
+  const Expr *d = mod->arg[1];
+  const Expr *quotient = expr_floordiv(a->m, x, d);
   Sum r = sum_zero(s->dtype);
   sum_add_sum(a, &r, s, 1);
   sum_add_term(a, &r, t.atom, -t.coeff);
-  sum_add_expr(a, &r, x, t.coeff);
-  sum_add_product(a, &r, expr_floordiv(a->m, x, d), d, -t.coeff);
+  if (rest) sum_add_product(a, &r, rest, x, t.coeff);
+  else sum_add_expr(a, &r, x, t.coeff);
+  sum_add_product(a, &r, rest ? expr_mul(a->m, rest, quotient) : quotient, d, -t.coeff);
   if (take_if_smaller(a, s, &r)) return true;
   sum_expand(a, &r);
   return take_if_smaller(a, s, &r);
+}
+
+/* The same for a divisor that is no constant: x%d + x//d*d is x, also where both are multiplied by more.  The product
+ * may stand there multiplied out. */
+static bool join_symbolic(Analyzer *a, Sum *s, int term)
+{
+  Term t = s->term.v[term];
+  const Expr *f[MAX_FACTORS];
+  if (!(t.atom->kinds >> E_FLOORMOD & 1) || !is_related(s, term) || t.coeff == INT64_MIN) return false;
+  int n = expr_factors(a, t.atom, MAX_FACTORS, f);
+  for (int i = 0; i < n; i++) {
+    if (f[i]->kind != E_FLOORMOD || f[i]->arg[1]->kind == E_INT) continue;
+    const Expr *rest = NULL;
+    for (int k = 0; k < n; k++)
+      if (k != i) rest = rest ? expr_mul(a->m, rest, f[k]) : f[k];
+    if (join_factor(a, s, t, rest, f[i])) return true;
+  }
+  return false;
 }
 
 static bool has_product_of_sums(const Sum *s)

@@ -79,6 +79,7 @@ static const Case cases[] = {
     {"p:any w:size", "", "p//w*w + p%w", "p"},
     {"p:any w:size", "", "p//(w + 2)*(w + 2)*8 + p%(w + 2)*8 + 3", "p*8 + 3"},
     {"p:any w:size", "", "(p//(w*2)*w*2 + p%(w*2))*4", "p*4"},
+    {"f:any h:size w:size", "", "f//w//h*h*w + f//w%h*w + f%w", "f"},
     /* nested division */
     {"x:any", "", "x//4//8", "x//32"},
     {"x:any", "", "(x//4 + 1)//8", "(x + 4)//32"},

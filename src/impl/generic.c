@@ -228,7 +228,8 @@ static bool loops_join(const Nest *n, int outer, int inner)
   const NestLoop *o = &n->loop[outer];
   const NestLoop *i = &n->loop[inner];
   if (o->extent == 1 || i->extent == 1) return true;
-  if (!i->extent || o->unbounded || i->guarded) return false;
+  if (o->unbounded || i->guarded) return false;
+  if (!i->extent) return inner == outer + 1 && o->joins;
   for (int a = 0; a < n->naccess; a++)
     if (o->stride[a] == STRIDE_ANY || i->stride[a] == STRIDE_ANY || o->stride[a] != i->stride[a] * i->extent)
       return false;
@@ -267,15 +268,32 @@ static LoopRV fuse_range(ImplGroup *g, const LoopRV *loop, int n)
   return n == 1 ? loop[0] : sched_fuse(g->s, n, loop, true);
 }
 
-/* How many of the loops are counted as one without a division by an extent that is not known: none but the first that
- * is longer than one is open. */
-static int countable(ImplGroup *g, const LoopRV *loop, int n)
+static int64_t loop_extent(ImplGroup *g, LoopRV loop) { return known(sched_loop_stmt(g->s, loop)->u.loop.extent); }
+
+/* Loops that are counted as one: no division by an extent that is not known, so none but the first that is longer than
+ * one is open.  They are the first ones; or where these may be few, an open number of images of a known few, those from
+ * the next open one on. */
+typedef struct Counted {
+  int first, n;
+} Counted;
+
+static Counted counted_loops(ImplGroup *g, const LoopRV *loop, int n, int threads)
 {
   int k = 0;
-  while (k < n && known(sched_loop_stmt(g->s, loop[k])->u.loop.extent) == 1) k++;
-  if (k < n) k++;
-  while (k < n && known(sched_loop_stmt(g->s, loop[k])->u.loop.extent)) k++;
-  return k;
+  int64_t sure = 1;
+  while (k < n && loop_extent(g, loop[k]) == 1) k++;
+  if (k < n) sure *= loop_extent(g, loop[k]) ? loop_extent(g, loop[k]) : 1, k++;
+  for (; k < n && loop_extent(g, loop[k]); k++) sure *= loop_extent(g, loop[k]);
+  if (k == n || sure >= 2 * threads) return (Counted){0, k};
+  Counted c = {k, 1};
+  while (c.first + c.n < n && loop_extent(g, loop[c.first + c.n])) c.n++;
+  return c;
+}
+
+static LoopRV fuse_counted(ImplGroup *g, const LoopRV *loop, int n, int threads)
+{
+  Counted c = counted_loops(g, loop, n, threads);
+  return fuse_range(g, loop + c.first, c.n);
 }
 
 /* How many parts, of `steps` equal steps for each of `times` outer ones, keep the threads busy; 0 when none does. */
@@ -300,14 +318,14 @@ static void parallel_outer(ImplGroup *g, int n, const LoopRV *outer, const int64
   if (threads < 2) return;
   if (n && (steps >= 2 * threads || steps >= 8)) {
     int k = 0;
-    for (double many = 1; k < n && many < 16 * threads; k++) many *= extents[k] ? (double)extents[k] : 64;
-    share_loop(g, fuse_range(g, outer, countable(g, outer, k)));
+    for (double many = 1; k < n && many < 16 * threads; k++) many *= extents[k] ? (double)extents[k] : k ? 64 : 1;
+    share_loop(g, fuse_counted(g, outer, k, threads));
     return;
   }
   int64_t parts = n ? even_parts(inner_extent / lanes, (int64_t)steps, threads) : threads;
   if (!parts) parts = (int64_t)(threads / steps) + 1;
   if (inner_extent < parts * lanes * 4) {
-    if (n && steps > 1) share_loop(g, fuse_range(g, outer, countable(g, outer, n)));
+    if (n && steps > 1) share_loop(g, fuse_counted(g, outer, n, threads));
     return;
   }
   int64_t chunk = ((inner_extent + parts - 1) / parts + lanes - 1) / lanes * lanes;
@@ -584,7 +602,7 @@ static int threads_for(ImplGroup *g, const Nest *n, bool parallel)
 
 static void parallel_loops(ImplGroup *g, int n, const LoopRV *loop, int threads)
 {
-  if (n && threads > 1) share_loop(g, fuse_range(g, loop, countable(g, loop, n)));
+  if (n && threads > 1) share_loop(g, fuse_counted(g, loop, n, threads));
 }
 
 /* Small windows are written out. */
@@ -974,6 +992,7 @@ typedef struct RowsTry {
   int n, rows;
   const BlockRV *block;
   Nest *const *nest;
+  int threads;
   LoopRV row, shared; /* the innermost loop of a row, and what threads share */
   int depth;          /* loops down to it */
 } RowsTry;
@@ -984,10 +1003,10 @@ static void rows_body(Ctx *ctx, void *arg)
   RowsTry *t = arg;
   LoopRV outer[NEST_LOOPS];
   for (int d = 0; d < t->rows; d++) outer[d] = t->nest[t->n - 1]->loop[d].rv;
-  int counted = countable(t->g, outer, t->rows);
-  t->shared = t->row = fuse_range(t->g, outer, counted);
-  t->depth = 1 + t->rows - counted;
-  if (counted < t->rows) t->row = outer[t->rows - 1];
+  Counted c = counted_loops(t->g, outer, t->rows, t->threads);
+  t->shared = t->row = fuse_range(t->g, outer + c.first, c.n);
+  t->depth = 1 + t->rows - c.n;
+  if (c.first + c.n < t->rows) t->row = outer[t->rows - 1];
   for (int i = t->n - 2; i >= 0; i--) sched_compute_at(t->g->s, t->block[i], t->row, false, -1);
 }
 
@@ -1009,7 +1028,7 @@ static bool schedule_rows(ImplGroup *g, const BlockRV *block, int n)
   int threads = cost_threads(g->target, operations, bytes);
   for (int d = 0; d < rows; d++) steps *= nest[n - 1]->loop[d].extent ? (double)nest[n - 1]->loop[d].extent : 64;
   if (!rows || steps < 2 || (threads > 1 && steps < threads)) return false;
-  RowsTry t = {g, n, rows, block, nest, {-1}, {-1}, 1};
+  RowsTry t = {g, n, rows, block, nest, threads, {-1}, {-1}, 1};
   if (!group_try(g, rows_body, &t)) return false;
   for (int i = 0; i < n; i++) generic_block(g, block[i], t.depth, false);
   if (threads > 1) share_loop(g, t.shared);

@@ -90,6 +90,7 @@ typedef struct NestLoop {
   bool reduce;
   bool guarded;                  /* a condition or the value itself depends on it: padding, concatenation, counts */
   bool unbounded;                /* guarded, and not by bounds alone, at which the lowering can cut the loop */
+  bool joins;                    /* for every access one step is all of the next loop, whose extent is not known */
   int64_t grain;                 /* guarded by bounds alone: every one is a multiple of this, 1 when not known */
   int64_t stride[NEST_ACCESSES]; /* elements that access a moves in one step; STRIDE_ANY: not a constant */
 } NestLoop;

@@ -204,6 +204,22 @@ static void read_loop(Reading *r, NestLoop *loop)
   if (!used && loop->extent != 1) r->nest->plain = false;
 }
 
+/* Does every access treat loop number i and the next one, whose extent is not known, as one? */
+static bool joins_next(Reading *r, int i)
+{
+  const NestLoop *inner = &r->nest->loop[i + 1];
+  const Var *v = r->nest->loop[i].stmt->u.loop.var;
+  if (inner->extent) return false;
+  for (int a = 0; a < r->nest->naccess; a++) {
+    if (inner->stride[a] == STRIDE_ANY) return false;
+    const Expr *extent = inner->stmt->u.loop.extent;
+    const Expr *next = expr_substitute1(r->m, r->flat[a], v, expr_add(r->m, var_expr(v), expr_int(r->m, v->dtype, 1)));
+    const Expr *whole = expr_mul(r->m, extent, expr_int(r->m, extent->dtype, inner->stride[a]));
+    if (!analyzer_prove_equal(r->an, expr_sub(r->m, next, r->flat[a]), whole)) return false;
+  }
+  return true;
+}
+
 void nest_read(ImplGroup *g, BlockRV rv, Nest *nest)
 {
   *nest = (Nest){.rv = rv, .block = sched_block_stmt(g->s, rv)->u.block, .plain = true, .iterations = 1, .bits = 8};
@@ -232,4 +248,5 @@ void nest_read(ImplGroup *g, BlockRV rv, Nest *nest)
   for (int i = 0; i < n; i++)
     for (int a = 0; a < nest->naccess; a++)
       nest->loop[i].stride[a] = stride_of(&r, r.flat[a], nest->loop[i].stmt->u.loop.var);
+  for (int i = 0; i + 1 < n; i++) nest->loop[i].joins = joins_next(&r, i);
 }
