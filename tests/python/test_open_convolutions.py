@@ -36,7 +36,8 @@ def model_of(weight, attributes, seed=3):
     dims = [f"d{k}" for k in range(len(weight) - 2)]
     w = rng.standard_normal(weight).astype("float32")
     b = rng.standard_normal(weight[0]).astype("float32")
-    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["t"], name="conv", **attributes), helper.make_node("Relu", ["t"], ["y"])]
+    conv = helper.make_node("Conv", ["x", "w", "b"], ["t"], name="conv", **attributes)
+    nodes = [conv, helper.make_node("Relu", ["t"], ["y"])]
     data = ["n", weight[1] * attributes.get("group", 1), *dims]
     graph = helper.make_graph(
         nodes,
