@@ -96,7 +96,9 @@ static double depthwise_seconds(const Target *t, const ConvShape *s, const Depth
   double cycles = sums > loads ? sums : loads;
   if (wait > cycles) cycles = wait;
   double tail = (double)((columns + p->x - 1) / p->x * p->x) / (double)columns;
-  double seconds = outputs * (cycles * tail + 1.5) / (1e9 * t->core.ghz);
+  /* rows that bands share, and the edges at which they begin and end, are gone over again for each */
+  double again = s->dims > 1 ? 1 + 0.5 * (double)(s->k[s->dims - 2] - 1) / (double)p->band : 1;
+  double seconds = outputs * (cycles * tail + 1.5) * again / (1e9 * t->core.ghz);
   double moved = (in + out) / cost_cache(t);
   if (s->ig > 1) moved += 2 * in * (double)s->og / cost_cache(t); /* data is spread first */
   int threads = cost_threads(t, 2 * outputs * taps * (double)lanes, in + out);
