@@ -67,10 +67,11 @@ CASES = {}
 
 
 def text(name, cls=None, inputs=None, **more):
-    """A model of text."""
+    """A model of text; a setting that is None is left out."""
 
     def config():
-        return getattr(transformers, name + "Config")(**{**TEXT, **more})
+        settings = {k: v for k, v in {**TEXT, **more}.items() if v is not None}
+        return getattr(transformers, name + "Config")(**settings)
 
     CASES[cls or name + "Model"] = _case(cls or name + "Model", config, **(inputs or {"input_ids": ids}))
 
@@ -98,8 +99,6 @@ for _name in (
     "MobileBert",
     "IBert",
     "RemBert",
-    "Lilt",
-    "Esm",
     "Yoso",
     "Mra",
 ):
@@ -107,6 +106,8 @@ for _name in (
 text("SqueezeBert", inputs=MASKED, embedding_size=32)
 text("Albert", inputs=MASKED, embedding_size=16, num_hidden_groups=1)
 text("DistilBert", inputs=MASKED, dim=32, n_layers=2, n_heads=4, hidden_dim=37)
+text("Lilt", inputs=MASKED, hidden_size=24)
+text("Esm", inputs=MASKED, pad_token_id=1, mask_token_id=4)
 text("Deberta", inputs=MASKED)
 text("DebertaV2", inputs=MASKED)
 text("FNet")
@@ -251,6 +252,7 @@ for _name in (
     "PegasusX",
 ):
     more = {"attention_type": "original_full"} if _name == "BigBirdPegasus" else {}
+    more.update({"pad_token_id": 0, "decoder_start_token_id": 1} if _name == "Marian" else {})
     text(_name, inputs=SEQ, **SEQ_SIZES, **more)
 T5 = {"d_model": 32, "d_kv": 8, "d_ff": 37, "num_layers": 2, "num_heads": 4, "num_decoder_layers": 2}
 for _name in ("T5", "MT5", "UMT5", "LongT5", "SwitchTransformers"):
@@ -258,6 +260,7 @@ for _name in ("T5", "MT5", "UMT5", "LongT5", "SwitchTransformers"):
 text(
     "ProphetNet",
     inputs=SEQ,
+    num_hidden_layers=None,
     num_encoder_layers=2,
     num_decoder_layers=2,
     num_encoder_attention_heads=4,

@@ -8,7 +8,17 @@ decompose.py what PyTorch is asked to write as other operators first
 
 PyTorch itself is imported when a model is, never before."""
 
-from . import rows_control, rows_index, rows_math, rows_nn, rows_recurrent, rows_reduce, rows_shape, rows_special
+from . import (
+    rows_control,
+    rows_index,
+    rows_linalg,
+    rows_math,
+    rows_nn,
+    rows_recurrent,
+    rows_reduce,
+    rows_shape,
+    rows_special,
+)
 from .exported import from_pytorch
 from .table import ROWS
 
@@ -17,6 +27,7 @@ __all__ = [
     "from_pytorch",
     "rows_control",
     "rows_index",
+    "rows_linalg",
     "rows_math",
     "rows_nn",
     "rows_recurrent",

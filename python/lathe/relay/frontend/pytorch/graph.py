@@ -165,7 +165,7 @@ class Graph:
 
     def wants(self, index: int) -> bool:
         """Does anybody read this field of the current node's value?"""
-        return any(u.target is not operator.getitem or u.args[1] == index for u in self.node.users)
+        return any(u.target is not operator.getitem or (u.args[1] == index and u.users) for u in self.node.users)
 
     # ---- nodes to values
 

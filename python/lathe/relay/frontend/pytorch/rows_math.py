@@ -486,6 +486,7 @@ def _sym_size(g: Graph, x: RelayExpr, axis: int) -> Any:
 
 @row(
     "aten._assert_async",
+    "aten._linalg_check_errors",
     "aten._assert_scalar",
     "aten.sym_constrain_range",
     "aten.sym_constrain_range_for_size",
