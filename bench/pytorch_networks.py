@@ -6,8 +6,8 @@
 
 torchvision: every network that its registry lists, with random weights, on small images.  transformers: architectures
 made from their configurations at small sizes.  Each is exported, imported, compiled, run, and its outputs compared with
-PyTorch's: the largest difference over the largest value is printed, and must be below 1e-3.  --most leaves out networks of
-more than so many million parameters."""
+PyTorch's: the largest difference over the largest value is printed, and must be below 1e-3.  --most leaves out networks
+of more than so many million parameters."""
 
 import argparse
 import pathlib
@@ -32,7 +32,6 @@ class Differs(Exception):
     """A result that is not PyTorch's."""
 
 
-
 def leaves(x):
     """The tensors in a result, in order."""
     return [t for t in pytree.tree_leaves(x) if isinstance(t, torch.Tensor)]
@@ -41,7 +40,7 @@ def leaves(x):
 def settle(model, args):
     """Normalizations get the statistics of one run, so that random weights give values of every size."""
     norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
-    if norms and all(isinstance(a, torch.Tensor) for a in args):
+    if norms and args and all(isinstance(a, torch.Tensor) for a in args):
         for m in norms:
             m.momentum = 1.0
         model.eval()

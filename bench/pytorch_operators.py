@@ -2,8 +2,8 @@
 
     python bench/pytorch_operators.py [--match add,sum] [--dtypes float32,int64,bool] [--samples 4] [--list]
 
-Every operator of torch.testing's op_db that makes sense when a model is used is traced on its sample inputs, converted by
-the table of relay.frontend.pytorch, compiled, run, and compared with PyTorch.  Printed are a count and, with
+Every operator of torch.testing's op_db that makes sense when a model is used is traced on its sample inputs, converted
+by the table of relay.frontend.pytorch, compiled, run, and compared with PyTorch.  Printed are a count and, with
 --list, every operator that is not passed with its reason.  `wrong` must stay empty."""
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ text("ModernBert", inputs=MASKED, pad_token_id=0, eos_token_id=1, bos_token_id=2
 text("XLNet", d_model=32, n_layer=2, n_head=4, d_inner=37)
 text("XLM", emb_dim=32, n_layers=2, n_heads=4)
 text("Flaubert", emb_dim=32, n_layers=2, n_heads=4)
-text("Funnel", d_model=32, n_head=4, d_head=8, d_inner=37, block_sizes=[1, 1])
+text("Funnel", num_hidden_layers=None, d_model=32, n_head=4, d_head=8, d_inner=37, block_sizes=[1, 1])
 text("BigBird", inputs=MASKED, attention_type="original_full")
 text("Longformer", inputs=MASKED, attention_window=4)
 text(
@@ -283,10 +283,12 @@ VISION = {
 
 
 def vision(name, cls=None, inputs=None, **more):
-    """A model of images."""
+    """A model of images; one whose sizes are lists, stage by stage, has no others."""
+    stages = any(k in more for k in ("hidden_sizes", "embed_dim")) or name.startswith(("MobileNet", "Efficient"))
 
     def config():
-        return getattr(transformers, name + "Config")(**{**VISION, **more})
+        common = {"image_size": 32} if stages else VISION
+        return getattr(transformers, name + "Config")(**{**common, **more})
 
     CASES[cls or name + "Model"] = _case(cls or name + "Model", config, **(inputs or {"pixel_values": image}))
 

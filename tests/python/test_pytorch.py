@@ -147,6 +147,16 @@ def test_cond():
     same(outputs(ex, [-torch.ones(3)]), -torch.ones(3) - 1)
 
 
+class While(nn.Module):
+    def forward(self, n, x):
+        return torch.while_loop(lambda n, x: n.sum() < 5, lambda n, x: (n + 1, x * 2), (n, x))
+
+
+def test_while_loop():
+    ex = exported(While(), (torch.zeros(1, dtype=torch.int64), torch.ones(3)))
+    same(outputs(ex, [torch.full((1,), 3, dtype=torch.int64), torch.ones(3)]), [torch.tensor([5]), torch.full((3,), 4.0)])
+
+
 OPERATORS = {
     "floor_divide": lambda: (torch.floor_divide, torch.tensor([1.0, -7.0, 5.5]), torch.tensor([0.1, 2.0, -2.0])),
     "remainder": lambda: (torch.remainder, torch.tensor([-7, 7, 5]), torch.tensor([2, -2, 3])),
@@ -343,6 +353,15 @@ def test_compile_sees_weights_that_change(compiled):
         f(x)
         model.weight.mul_(2)
         torch.testing.assert_close(f(x), model(x))
+
+
+def test_compile_with_a_buffer_that_counts(compiled):
+    model = Counter().eval()
+    f = compiled(model)
+    with torch.no_grad():
+        for _ in range(4):
+            f(torch.ones(3, 2))
+    torch.testing.assert_close(model.count, torch.full((2,), 12.0))
 
 
 def test_compile_changes_in_place(compiled):

@@ -35,7 +35,8 @@ def load(path: str, shapes: Optional[Dict[str, Any]] = None) -> Tuple[Any, Dict[
         ) from None
     if not shapes:
         raise error.ArgumentError(
-            f"'{path}' holds a TorchScript module: give the shape of each of its inputs, in order (--shape x=1,3,224,224)"
+            f"'{path}' holds a TorchScript module: give the shape of each of its inputs, in order "
+            "(--shape x=1,3,224,224)"
         )
     return frontend.from_pytorch(module, [(name, dims) for name, dims in shapes.items()])
 

@@ -3,7 +3,8 @@
 Dynamo hands over a graph of PyTorch's functions; AOTAutograd makes it a graph of ATen operators in which nothing is
 changed in place (what the program changes is written back by PyTorch behind it).  That graph is cut into parts
 that Lathe compiles and nodes that it leaves to PyTorch.  Weights are constants of a compiled part for as long as
-nobody changes them: every call looks at their version, and compiles anew when one is another."""
+nobody changes them: every call looks at their version, and compiles anew when one is another; a weight that changes
+a second time is an input from then on."""
 
 from __future__ import annotations
 
@@ -166,6 +167,7 @@ class _Part:
         self.results = list(result) if self.many else [result]
         self.executor: Any = None
         self.versions: List[Any] = []
+        self.writes: Dict[int, int] = {}
         self.inputs: List[int] = []
         self.outputs: List[Any] = []
         self._convert([None] * len(self.places))  # so that what is refused is known before anything runs
@@ -173,7 +175,7 @@ class _Part:
     def _convert(self, weights: Sequence[Any]) -> Any:
         """The function over the inputs that are not weights; without weights every input is a variable."""
         g = graph.Graph()
-        dims = exported._Dims()
+        dims = exported.Dims()
         given, variables, self.inputs = [], [], []
         for i, (node, weight) in enumerate(zip(self.places, weights)):
             known = node.meta["val"]
@@ -227,7 +229,11 @@ class _Part:
     def __call__(self, *args: Any) -> List[Any]:
         import torch
 
-        if not self.versions or any(v is not None and v != _version(a) for v, a in zip(self.versions, args)):
+        changed = [i for i, v in enumerate(self.versions) if v is not None and v != _version(args[i])]
+        for i in changed:  # one that is written to again and again is an input
+            self.writes[i] = self.writes.get(i, 0) + 1
+            self.fixed[i] = self.writes[i] < 2
+        if changed or not self.versions:
             self._build(args)
         ex, results = self.executor, {}
         with torch.no_grad():
@@ -236,11 +242,7 @@ class _Part:
                     ex.set_input_view(k, _shared(args[i]))
                 for kind, k, known in self.outputs:
                     if kind == "output" and _static(known) and k not in results:
-                        results[k] = (
-                            torch.empty_like(known, device="cpu", memory_format=torch.contiguous_format)
-                            if not _is_fake(known)
-                            else torch.empty(tuple(known.shape), dtype=known.dtype)
-                        )
+                        results[k] = torch.empty(tuple(known.shape), dtype=known.dtype)
                         if results[k].numel():
                             ex.set_output_view(k, exported.share(results[k]))
                 ex.run()
@@ -255,12 +257,6 @@ class _Part:
                 else:
                     made.append(_taken(ex.get_output(k), known))
         return made
-
-
-def _is_fake(t: Any) -> bool:
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    return isinstance(t, FakeTensor)
 
 
 def _static(known: Any) -> bool:

@@ -113,7 +113,7 @@ def convert(
     variables: List[RelayExpr] = []
     weights: List[RelayExpr] = []
     inputs: List[Any] = []
-    dims = _Dims()
+    dims = Dims()
     wanted = iter(names) if names is not None else None
     nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
     for node, spec in zip(nodes, signature.input_specs):
@@ -164,7 +164,7 @@ def convert(
     return mod, params
 
 
-class _Dims:
+class Dims:
     """Sizes of inputs: one variable of the compiler's for each symbol."""
 
     def __init__(self) -> None:

@@ -423,7 +423,7 @@ def convert(x: RelayExpr, dtype: str) -> RelayExpr:
 )
 def _same(g: Graph, x: RelayExpr, *rest: Any) -> Any:
     name = g.node.target._schema.name
-    if "dropout" in name and True in rest:
+    if "dropout" in name and rest[-1]:
         refuse("random dropout of training; call model.eval() before exporting")
     if name == "aten::native_dropout":
         return [x, full(True, g.out_shape, "bool")]

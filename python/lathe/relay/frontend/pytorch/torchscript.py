@@ -22,7 +22,8 @@ def exported(module: Any, infos: Optional[Sequence[Any]], default_dtype: str) ->
 
     if not isinstance(module, torch.nn.Module):
         raise error.TypeError(
-            f"from_pytorch takes a program of torch.export, a TorchScript module or a torch.nn.Module, not a {type(module).__name__}"
+            "from_pytorch takes a program of torch.export, a TorchScript module or a torch.nn.Module, "
+            f"not a {type(module).__name__}"
         )
     if infos is None:
         raise error.ArgumentError("from_pytorch: a module that is not exported needs input_infos: [(name, shape), …]")
@@ -45,7 +46,8 @@ def exported(module: Any, infos: Optional[Sequence[Any]], default_dtype: str) ->
                 return TS2EPConverter(module, inputs).convert()
             except Exception as second:  # noqa: BLE001
                 raise error.UnsupportedError(
-                    f"from_pytorch: PyTorch can make no program of this TorchScript module: {_line(first)}; {_line(second)}; "
+                    "from_pytorch: PyTorch can make no program of this TorchScript module: "
+                    f"{_line(first)}; {_line(second)}; "
                     "torch.export of the module that it was scripted from is the way"
                 ) from second
 
