@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import error
 from ..runtime.aot import AotExecutorFactoryModule
+from .project import BOARDS, Board, Project, generate_project
 
 
 def export_model_library_format(mod: Any, file_name: Any) -> str:
@@ -23,4 +24,4 @@ def export_model_library_format(mod: Any, file_name: Any) -> str:
     return mod.export_library(path)
 
 
-__all__ = ["export_model_library_format"]
+__all__ = ["BOARDS", "Board", "Project", "export_model_library_format", "generate_project"]

@@ -45,8 +45,8 @@ class Executor(_Choice):
     """Executor("graph"), Executor("vm"): a model has the one it needs, by whether its sizes are known.
 
     Executor("aot", {"interface-api": "c", "unpacked-api": True}): a program ahead of time, plain C without a runtime.
-    interface-api is "packed" (the default) or "c": what tvmgen_NAME_run takes.  Kernels are always called
-    directly, so unpacked-api says nothing of them; as in TVM, the C interface goes with True.  Beyond TVM's,
+    interface-api is "packed" (the default) or "c": what tvmgen_NAME_run takes; or "plain": there is none beside
+    NAME_run.  Kernels are always called directly, so unpacked-api says nothing of them; as in TVM, the C interface goes with True.  Beyond TVM's,
     "workspace-io": True puts inputs and outputs into the workspace."""
 
     flag_registry_name = "executor"
@@ -65,8 +65,8 @@ class Executor(_Choice):
                 raise error.ArgumentError(f"{self!r}: there is no option '{name}'; there are {', '.join(rows)}")
         given = {**rows, **self.options}
         interface = given["interface-api"]
-        if interface not in ("c", "packed"):
-            raise error.ArgumentError(f"{self!r}: interface-api is 'c' or 'packed', not '{interface}'")
+        if interface not in ("c", "packed", "plain"):
+            raise error.ArgumentError(f"{self!r}: interface-api is 'c', 'packed' or 'plain', not '{interface}'")
         if interface == "c" and not given["unpacked-api"]:
             raise error.ArgumentError(f"{self!r}: the C interface goes with unpacked-api=True")
         if not given["link-params"]:
