@@ -3,13 +3,13 @@
     bench/tuning.py programs [--time 30] [--only NAME] [--threads 1]
     bench/tuning.py networks FILE.onnx … [--shape input=1,3,224,224] [--time 300] [--threads 2]
 
-programs: tensor expressions that no plan covers, each tuned for so many seconds: the time as it stands and tuned, how often
-that is as fast, trials, trials that failed, trials a second, and regret: how much slower the best of a third and of two thirds
-of the trials was than the last best.  With --check the status is 1 unless each is five times as fast.
+programs: tensor expressions that no plan covers, each tuned for so many seconds: the time as it stands and tuned, how
+often that is as fast, trials, trials that failed, trials a second, and regret: how much slower the best of a third and
+of two thirds of the trials was than the last best.  With --check the status is 1 unless each is five times as fast.
 
-networks: each is tuned for so many seconds into a database of its own, compiled without and with it, and both run in turns in a
-process of their own; ratio: untuned over tuned, with the quartiles of the pairs.  With --check the status is 1 where the
-tuned one is slower by more than the spread.
+networks: each is tuned for so many seconds into a database of its own, compiled without and with it, and both run in
+turns in a process of their own; ratio: untuned over tuned, with the quartiles of the pairs.  With --check the status is
+1 where the tuned one is slower by more than the spread.
 
 Absolute times mean little on a machine that is not quiet; ratios of what is measured in turns do."""
 
@@ -31,7 +31,6 @@ import numpy as np  # noqa: E402
 import lathe  # noqa: E402
 from lathe import te  # noqa: E402
 from lathe._ffi import call  # noqa: E402
-
 
 # ---- computations
 
@@ -57,7 +56,9 @@ def conv2d_strided():
     w = te.placeholder((32, 16, 3, 3), name="W")
     c, y, x = sum_of(("c", 16), ("y", 3), ("x", 3))
     out = te.compute(
-        (1, 32, 16, 16), lambda n, o, h, v: te.sum(a[n, c, 2 * h + y, 2 * v + x] * w[o, c, y, x], axis=[c, y, x]), name="C"
+        (1, 32, 16, 16),
+        lambda n, o, h, v: te.sum(a[n, c, 2 * h + y, 2 * v + x] * w[o, c, y, x], axis=[c, y, x]),
+        name="C",
     )
     return [a, w, te.compute((1, 32, 16, 16), lambda n, o, h, v: out[n, o, h, v] + 1.0, name="D")]
 
@@ -86,14 +87,23 @@ def normalised_rows():
     (k,) = sum_of(("k", 384))
     mean = te.compute((256,), lambda i: te.sum(a[i, k], axis=k), name="S")
     (l,) = sum_of(("l", 384))
-    square = te.compute((256,), lambda i: te.sum((a[i, l] - mean[i] / 384.0) * (a[i, l] - mean[i] / 384.0), axis=l), name="Q")
-    return [a, te.compute((256, 384), lambda i, j: (a[i, j] - mean[i] / 384.0) / te.sqrt(square[i] / 384.0 + 1e-5), name="N")]
+    square = te.compute(
+        (256,), lambda i: te.sum((a[i, l] - mean[i] / 384.0) * (a[i, l] - mean[i] / 384.0), axis=l), name="Q"
+    )
+    return [
+        a,
+        te.compute(
+            (256, 384), lambda i, j: (a[i, j] - mean[i] / 384.0) / te.sqrt(square[i] / 384.0 + 1e-5), name="N"
+        ),
+    ]
 
 
 def product_int8():
     a, b = te.placeholder((64, 128), name="A", dtype="int8"), te.placeholder((64, 128), name="B", dtype="int8")
     (k,) = sum_of(("k", 128))
-    out = te.compute((64, 64), lambda i, j: te.sum(a[i, k].astype("int32") * b[j, k].astype("int32"), axis=k), name="C")
+    out = te.compute(
+        (64, 64), lambda i, j: te.sum(a[i, k].astype("int32") * b[j, k].astype("int32"), axis=k), name="C"
+    )
     return [a, b, te.compute((64, 64), lambda i, j: (out[i, j].astype("float32") * 0.05).astype("int32"), name="D")]
 
 
@@ -113,20 +123,56 @@ def product_odd():
 def winograd_tiles():
     """F(2, 3) of rows by hand: four products for two results."""
     a, w = te.placeholder((256, 66), name="A"), te.placeholder((3,), name="W")
-    d = te.compute((256, 32, 4), lambda i, t, e: te.if_then_else(
-        e == 0, a[i, 2 * t] - a[i, 2 * t + 2], te.if_then_else(
-            e == 1, a[i, 2 * t + 1] + a[i, 2 * t + 2], te.if_then_else(
-                e == 2, a[i, 2 * t + 2] - a[i, 2 * t + 1], a[i, 2 * t + 1] - a[i, 2 * t + 3]))), name="T")
-    g = te.compute((4,), lambda e: te.if_then_else(
-        e == 0, w[0], te.if_then_else(e == 3, w[2], te.if_then_else(
-            e == 1, (w[0] + w[1] + w[2]) * 0.5, (w[0] - w[1] + w[2]) * 0.5))), name="G")
+    d = te.compute(
+        (256, 32, 4),
+        lambda i, t, e: te.if_then_else(
+            e == 0,
+            a[i, 2 * t] - a[i, 2 * t + 2],
+            te.if_then_else(
+                e == 1,
+                a[i, 2 * t + 1] + a[i, 2 * t + 2],
+                te.if_then_else(e == 2, a[i, 2 * t + 2] - a[i, 2 * t + 1], a[i, 2 * t + 1] - a[i, 2 * t + 3]),
+            ),
+        ),
+        name="T",
+    )
+    g = te.compute(
+        (4,),
+        lambda e: te.if_then_else(
+            e == 0,
+            w[0],
+            te.if_then_else(
+                e == 3, w[2], te.if_then_else(e == 1, (w[0] + w[1] + w[2]) * 0.5, (w[0] - w[1] + w[2]) * 0.5)
+            ),
+        ),
+        name="G",
+    )
     m = te.compute((256, 32, 4), lambda i, t, e: d[i, t, e] * g[e], name="M")
-    return [a, w, te.compute((256, 32, 2), lambda i, t, o: te.if_then_else(
-        o == 0, m[i, t, 0] + m[i, t, 1] + m[i, t, 2], m[i, t, 1] - m[i, t, 2] - m[i, t, 3]), name="O")]
+    return [
+        a,
+        w,
+        te.compute(
+            (256, 32, 2),
+            lambda i, t, o: te.if_then_else(
+                o == 0, m[i, t, 0] + m[i, t, 1] + m[i, t, 2], m[i, t, 1] - m[i, t, 2] - m[i, t, 3]
+            ),
+            name="O",
+        ),
+    ]
 
 
-PROGRAMS = [conv3d_dilated, conv2d_strided, stencil_separable, batched_products, histogram, normalised_rows, product_int8,
-            attention_scores, product_odd, winograd_tiles]
+PROGRAMS = [
+    conv3d_dilated,
+    conv2d_strided,
+    stencil_separable,
+    batched_products,
+    histogram,
+    normalised_rows,
+    product_int8,
+    attention_scores,
+    product_odd,
+    winograd_tiles,
+]
 
 
 # ---- programs
@@ -134,7 +180,10 @@ PROGRAMS = [conv3d_dilated, conv2d_strided, stencil_separable, batched_products,
 
 def programs(args):
     target = lathe.target.Target(f"{lathe.target.Target()} -num-cores={args.threads}")
-    print(f"{'program':20} {'as it is us':>12} {'tuned us':>10} {'times':>7} {'trials':>7} {'failed':>7} {'a second':>9} regret")
+    print(
+        f"{'program':20} {'as it is us':>12} {'tuned us':>10} {'times':>7} {'trials':>7} {'failed':>7} {'a second':>9}"
+        " regret"
+    )
     good = True
     for make in PROGRAMS:
         if args.only and args.only not in make.__name__:
@@ -144,7 +193,8 @@ def programs(args):
         with tempfile.TemporaryDirectory() as folder:
             start = time.time()
             trace, before, after, trials, failed, _ = call(
-                "tune_program", func, target._h, f"{folder}/t.db", float(args.time), None, False, 1, None)
+                "tune_program", func, target._h, f"{folder}/t.db", float(args.time), None, False, 1, None
+            )
             spent = time.time() - start
             for entry in lathe.tuning.Database(f"{folder}/t.db").records():
                 seconds = statistics.median(entry["seconds"]) if entry["status"] == "ok" else float("inf")
@@ -152,8 +202,11 @@ def programs(args):
         regret = [bests[len(bests) * part // 3 - 1] / bests[-1] - 1 for part in (1, 2)] if len(bests) > 3 else []
         times = before / after if trace else 1.0
         good &= times >= 5
-        print(f"{make.__name__:20} {1e6 * before:12.1f} {1e6 * after:10.1f} {times:7.1f} {trials:7} {failed:7}"
-              f" {trials / spent:9.1f} {' '.join(f'{100 * r:.0f}%' for r in regret)}", flush=True)
+        print(
+            f"{make.__name__:20} {1e6 * before:12.1f} {1e6 * after:10.1f} {times:7.1f} {trials:7} {failed:7}"
+            f" {trials / spent:9.1f} {' '.join(f'{100 * r:.0f}%' for r in regret)}",
+            flush=True,
+        )
     return good
 
 
@@ -171,7 +224,8 @@ for path in sys.argv[2:4]:
     g = graph_executor.GraphModule(model["default"](lathe.cpu()))
     for i, (name, (shape, dtype)) in enumerate(zip(*[iter(json.loads(sys.argv[4]))] * 2)):
         kind = np.dtype(dtype).kind
-        g.set_input(i, rng.standard_normal(shape).astype(dtype) if kind == "f" else rng.integers(0, 2, shape).astype(dtype))
+        value = rng.standard_normal(shape) if kind == "f" else rng.integers(0, 2, shape)
+        g.set_input(i, value.astype(dtype))
     models.append(g)
 seconds = [[], []]
 end = time.time() + float(sys.argv[1])
@@ -192,29 +246,54 @@ def networks(args):
         with tempfile.TemporaryDirectory() as folder:
             target = ["--target", f"{lathe.target.Target()} -num-cores={args.threads}"]
             shapes = [x for s in args.shape for x in ("--shape", s)]
-            said = subprocess.run([program, "tune", path, *shapes, *target, "--time", f"{args.time}s", "--db", f"{folder}/t.db",
-                                   "--threads", str(args.threads)], text=True, capture_output=True, check=True).stdout
+            said = subprocess.run(
+                [
+                    program,
+                    "tune",
+                    path,
+                    *shapes,
+                    *target,
+                    "--time",
+                    f"{args.time}s",
+                    "--db",
+                    f"{folder}/t.db",
+                    "--threads",
+                    str(args.threads),
+                ],
+                text=True,
+                capture_output=True,
+                check=True,
+            ).stdout
             files = []
             for k, more in enumerate(([], ["--tuned", f"{folder}/t.db"])):
                 files.append(f"{folder}/{k}.so")
                 subprocess.run([program, "compile", path, *shapes, *target, *more, "-o", files[-1]], check=True)
-            info = json.loads(subprocess.run([program, "inspect", files[0], "--json"], text=True, capture_output=True,
-                                             check=True).stdout)
+            info = json.loads(
+                subprocess.run(
+                    [program, "inspect", files[0], "--json"], text=True, capture_output=True, check=True
+                ).stdout
+            )
             ports = []
             for port in info["inputs"]:
                 inside = port["type"][len("Tensor[(") :].rstrip("]")
                 dims, dtype = inside.rsplit("), ", 1)
                 ports += [port["name"], [[int(d) for d in dims.split(",") if d.strip()], dtype]]
-            done = subprocess.run([sys.executable, "-c", RUN, str(args.seconds), *files, json.dumps(ports)], text=True,
-                                  capture_output=True, check=True,
-                                  env={**os.environ, "PYTHONPATH": str(ROOT / "python"),
-                                       "LATHE_NUM_THREADS": str(args.threads)})
+            done = subprocess.run(
+                [sys.executable, "-c", RUN, str(args.seconds), *files, json.dumps(ports)],
+                text=True,
+                capture_output=True,
+                check=True,
+                env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "LATHE_NUM_THREADS": str(args.threads)},
+            )
             untuned, tuned = json.loads(done.stdout)
         ratios = [a / b for a, b in zip(untuned, tuned)]
         low, middle, high = np.quantile(ratios, [0.25, 0.5, 0.75])
         good &= middle + (high - low) / 2 >= 1
-        print(f"{pathlib.Path(path).stem:24} {1e3 * min(untuned):11.3f} {1e3 * min(tuned):9.3f} {middle:7.3f}"
-              f" {low:.3f} to {high:.3f} {said.splitlines()[-1]}", flush=True)
+        print(
+            f"{pathlib.Path(path).stem:24} {1e3 * min(untuned):11.3f} {1e3 * min(tuned):9.3f} {middle:7.3f}"
+            f" {low:.3f} to {high:.3f} {said.splitlines()[-1]}",
+            flush=True,
+        )
     return good
 
 

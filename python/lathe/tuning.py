@@ -126,7 +126,9 @@ def tune(
     address = ctypes.cast(fn, ctypes.c_void_p).value if fn else None
     ctx = PassContext.current().for_compiler([t._h])
     module = as_module(mod, params)
-    return Summary(*call("tune_network", module, t._h, ctx, os.fspath(database), seconds, trials, resume, threads, address))
+    return Summary(
+        *call("tune_network", module, t._h, ctx, os.fspath(database), seconds, trials, resume, threads, address)
+    )
 
 
 def extract_tasks(mod: Any, target: Any = None, params: Optional[Dict[str, Any]] = None) -> List[Task]:
@@ -134,7 +136,10 @@ def extract_tasks(mod: Any, target: Any = None, params: Optional[Dict[str, Any]]
     t = resolve(target)
     ctx = PassContext.current().for_compiler([t._h])
     rows = call("tune_tasks", as_module(mod, params), t._h, ctx)
-    return [Task(w, what, calls, flops, base, [(p, s) for p, s in plans], m) for w, what, calls, flops, base, plans, m in rows]
+    return [
+        Task(w, what, calls, flops, base, [(p, s) for p, s in plans], m)
+        for w, what, calls, flops, base, plans, m in rows
+    ]
 
 
 class Database:

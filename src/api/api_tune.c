@@ -138,7 +138,7 @@ static void tuned_plans(Call *c)
                                            arg_target(c, 2, pc), pc));
 }
 
-/* ---- loop programs ------------------------------------------------------------------------------------------- */
+/* ---- loop programs --------------------------------------------------------------------------------------- */
 
 /* A user's function is handed [trials, failed, seconds before, best, elapsed]. */
 static int tell_program(void *env, const TuneProgram *p, double best, double elapsed)
@@ -262,7 +262,7 @@ static void learn(Call *c)
   *c->out = val_seconds(c, &(Repeats){n, thought});
 }
 
-/* ---- databases -------------------------------------------------------------------------------------------- */
+/* ---- databases ------------------------------------------------------------------------------------------- */
 
 static void list(Call *c)
 {

@@ -212,7 +212,7 @@ Db *db_open(Ctx *ctx, const char *path, bool create)
   error_reraise(ctx);
 }
 
-/* ---- repeats as text ------------------------------------------------------------------------------------------ */
+/* ---- repeats as text ------------------------------------------------------------------------------------- */
 
 static const char *repeats_text(Arena *arena, const Repeats *r)
 {
@@ -245,7 +245,7 @@ static double relative_spread(Arena *a, const Repeats *r)
   return 0.5 * (tune_quartile(a, r->n, r->seconds, 0.75) - tune_quartile(a, r->n, r->seconds, 0.25)) / middle;
 }
 
-/* ---- putting ---------------------------------------------------------------------------------------------------- */
+/* ---- putting --------------------------------------------------------------------------------------------- */
 
 static const char *machine_name(Arena *arena)
 {
@@ -341,7 +341,7 @@ bool db_put_verdict(Db *db, const TuneVerdict *v)
   return put;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------ */
+/* ---- reading --------------------------------------------------------------------------------------------- */
 
 static TuneStatus status_of(const char *name)
 {
@@ -444,7 +444,7 @@ const char *db_best_trace(Db *db, Arena *arena, const char *workload, const char
   return b.trace;
 }
 
-/* ---- lists ----------------------------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------------------- */
 
 static const char *rows(Query *q, Arena *arena)
 {
@@ -498,7 +498,7 @@ const char *db_show(Db *db, Arena *arena, const char *workload, bool json)
   return text;
 }
 
-/* ---- lines of JSON ------------------------------------------------------------------------------------------------------ */
+/* ---- lines of JSON --------------------------------------------------------------------------------------- */
 
 const char *db_export(Db *db, Arena *arena)
 {
@@ -612,7 +612,7 @@ DbCount db_merge(Db *db, Arena *arena, const char *path)
   Scope scope = scope_begin(db->ctx);
   Db *other = db_open(db->ctx, path, false);
   defer(db->ctx, close_other, other);
-  DbCount count = db_import(db, arena, db_export(other, scratch(db->ctx)));
+  DbCount count = db_import(db, arena, db_export(other, arena));
   scope_end(db->ctx, scope);
   return count;
 }

@@ -150,7 +150,7 @@ static void build_runner(Runner *r, const MeasureSpec *s, Compiled *built, const
   start_runner(r, threads);
 }
 
-/* ---- loop programs ---------------------------------------------------------------------------------------- */
+/* ---- loop programs --------------------------------------------------------------------------------------- */
 
 static LatheRtDType rt_dtype(DType t)
 {
@@ -201,7 +201,7 @@ static void build_func(Runner *r, const PrimFunc *f, const Target *target)
   fill_buffers(r);
 }
 
-/* ---- runs of either ------------------------------------------------------------------------------------------ */
+/* ---- runs of either -------------------------------------------------------------------------------------- */
 
 static double run_once(Runner *r)
 {
@@ -224,7 +224,7 @@ static void drop_runner(Runner *r)
   *r = (Runner){.ctx = r->ctx};
 }
 
-/* ---- checking ------------------------------------------------------------------------------------------------ */
+/* ---- checking -------------------------------------------------------------------------------------------- */
 
 /* How far apart numbers may be, as a part of the largest. */
 static double tolerance(DType t)
@@ -278,7 +278,7 @@ static void compare_outputs(Runner *base, Runner *r, bool base_ran, char *why, s
   }
 }
 
-/* ---- timing ----------------------------------------------------------------------------------------------------- */
+/* ---- timing ---------------------------------------------------------------------------------------------- */
 
 enum { MOST_ROUNDS = 64 };
 typedef struct Timing {
@@ -343,7 +343,7 @@ static void time_pair(Arena *arena, Runner *base, Runner *r, double limit, int m
   }
 }
 
-/* ---- the child ------------------------------------------------------------------------------------------------------ */
+/* ---- the child ------------------------------------------------------------------------------------------- */
 
 typedef struct Child {
   const MeasureSpec *spec;
@@ -496,7 +496,7 @@ static void child_main(Child *c)
   _exit(0);
 }
 
-/* ---- the parent --------------------------------------------------------------------------------------------------------- */
+/* ---- the parent ------------------------------------------------------------------------------------------ */
 
 typedef struct Parent {
   Ctx *ctx;
@@ -665,7 +665,7 @@ void tune_measure(Ctx *ctx, Arena *arena, const MeasureSpec *spec, const Measure
   scope_end(ctx, scope);
 }
 
-/* ---- nodes of models ----------------------------------------------------------------------------------------------------- */
+/* ---- nodes of models ------------------------------------------------------------------------------------- */
 
 typedef struct Profiling {
   int n, threads;

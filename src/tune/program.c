@@ -56,7 +56,7 @@ const char *tune_program_name(Arena *arena, const PrimFunc *f, const Target *t)
   return arena_printf(arena, "tir.%s-%016" PRIx64, f->name, h);
 }
 
-/* ---- candidates --------------------------------------------------------------------------------------------- */
+/* ---- candidates ------------------------------------------------------------------------------------------ */
 
 static void add_trace(ProgramSearch *s, const char *trace)
 {
@@ -159,7 +159,7 @@ static int next_trial(ProgramSearch *s, const double *thought, bool any)
   return best;
 }
 
-/* ---- measuring ------------------------------------------------------------------------------------------------------ */
+/* ---- measuring ------------------------------------------------------------------------------------------- */
 
 static int told(void *env, int i, const MeasureResult *r)
 {

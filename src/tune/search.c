@@ -77,7 +77,7 @@ static bool out_of_time(const Search *s)
   return s->o->seconds > 0 && elapsed(s) > s->o->seconds - s->reserve;
 }
 
-/* ---- what is known --------------------------------------------------------------------------------------------- */
+/* ---- what is known --------------------------------------------------------------------------------------- */
 
 static int candidate_of(const TuneTask *t, const char *plan)
 {
@@ -170,7 +170,7 @@ static void profile(Search *s)
   }
 }
 
-/* ---- which next ---------------------------------------------------------------------------------------------------- */
+/* ---- which next ------------------------------------------------------------------------------------------ */
 
 /* What the network may gain from another batch: -1: there is none. */
 static double worth(const Known *k)
@@ -258,7 +258,7 @@ static void pick_batch(Search *s)
   }
 }
 
-/* ---- measuring ------------------------------------------------------------------------------------------------------------ */
+/* ---- measuring ------------------------------------------------------------------------------------------- */
 
 static int told(void *env, int i, const MeasureResult *r)
 {
@@ -364,7 +364,7 @@ static void confirm(Search *s)
   }
 }
 
-/* ---- the network -------------------------------------------------------------------------------------------------------------- */
+/* ---- the network ----------------------------------------------------------------------------------------- */
 
 static const char *lines_alike(Search *s, const bool *out)
 {
@@ -452,7 +452,7 @@ static const char *drop_useless(Search *s, const char *lines, Compiled **built)
   return left;
 }
 
-/* ---- the verdict ---------------------------------------------------------------------------------------------- */
+/* ---- the verdict ----------------------------------------------------------------------------------------- */
 
 /* The untuned network again, as if it were a candidate: what it seems to gain is no gain.  Then the others. */
 enum { CONTROL, WAYS = 3 };
@@ -550,7 +550,7 @@ static bool judge(Search *s, TuneSummary *out)
   return true;
 }
 
-/* ---- all of it -------------------------------------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------------------- */
 
 static void check_inputs(Ctx *ctx, Module *m)
 {

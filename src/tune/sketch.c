@@ -63,7 +63,7 @@ static bool attempt(Step *t)
   return kind == ERR_NONE;
 }
 
-/* ---- what there is ----------------------------------------------------------------------------------------- */
+/* ---- what there is --------------------------------------------------------------------------------------- */
 
 typedef struct BlockFacts {
   const char *name;
@@ -129,7 +129,7 @@ static void inline_all(Sketch *k)
     }
 }
 
-/* ---- marks ------------------------------------------------------------------------------------------------------- */
+/* ---- marks ----------------------------------------------------------------------------------------------- */
 
 static void vectorize(Sketch *k, LoopRV loop)
 {
@@ -163,7 +163,7 @@ static void unroll_some(Sketch *k, LoopRV loop)
 
 static LoopRV fuse(Sketch *k, int n, const LoopRV *loop) { return n == 1 ? loop[0] : sched_fuse(k->s, n, loop, true); }
 
-/* ---- a map over elements ------------------------------------------------------------------------------------------- */
+/* ---- a map over elements --------------------------------------------------------------------------------- */
 
 static void split_by(Sketch *k, LoopRV loop, IntRV inner, LoopRV out[2])
 {
@@ -191,7 +191,7 @@ static void map_rule(Sketch *k, const BlockFacts *f)
   if (rows) unroll_some(k, outer);
 }
 
-/* ---- a sum with few results ------------------------------------------------------------------------------------------- */
+/* ---- a sum with few results ------------------------------------------------------------------------------ */
 
 static void parts_rule(Sketch *k, const BlockFacts *f)
 {
@@ -218,7 +218,7 @@ static void parts_rule(Sketch *k, const BlockFacts *f)
   }
 }
 
-/* ---- tiles ---------------------------------------------------------------------------------------------------------------- */
+/* ---- tiles ----------------------------------------------------------------------------------------------- */
 
 static void tile_loop(Sketch *k, LoopRV loop, int n, LoopRV *out)
 {
@@ -300,7 +300,7 @@ static void tile_rule(Sketch *k, const BlockFacts *f)
   unroll_some(k, threads);
 }
 
-/* ---- a whole function ---------------------------------------------------------------------------------------------------------- */
+/* ---- a whole function ------------------------------------------------------------------------------------ */
 
 static bool is_there(Sketch *k, const char *name)
 {
@@ -343,7 +343,7 @@ Sched *tune_sketch(Arena *arena, const PrimFunc *f, const Target *target, uint64
   return k.s;
 }
 
-/* ---- decisions ------------------------------------------------------------------------------------------------------------------- */
+/* ---- decisions ------------------------------------------------------------------------------------------- */
 
 /* The next line with a decision: where that begins and ends. */
 static const char *next_decision(const char *p, size_t *n, bool *tile)

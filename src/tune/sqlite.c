@@ -1,4 +1,5 @@
-/* sqlite.c: finding libsqlite3: $LATHE_SQLITE_LIBRARY, the file itself, or by its name where the dynamic linker looks. */
+/* sqlite.c: finding libsqlite3: $LATHE_SQLITE_LIBRARY, the file itself, or by its name where the dynamic linker
+ * looks. */
 #include "tune/sqlite.h"
 
 #include <dlfcn.h>

@@ -19,7 +19,7 @@
 
 #include "driver/driver.h"
 
-/* ---- stats.c: what repeats say ----------------------------------------------------------------------------------- */
+/* ---- stats.c: what repeats say --------------------------------------------------------------------------- */
 
 typedef struct Repeats {
   int n;
@@ -37,7 +37,7 @@ Comparison tune_compare(Arena *, const Repeats *base, const Repeats *other);
 /* Faster by more than the spread, and by more than a hundredth; its least time is less too. */
 bool tune_beats(Arena *, const Repeats *base, const Repeats *other);
 
-/* ---- database.c -------------------------------------------------------------------------------------------------- */
+/* ---- database.c ------------------------------------------------------------------------------------------ */
 
 /* SQLite in one file, with a write-ahead log: several processes may use it at once, and one that is killed loses what
  * it was measuring and nothing else.  The library is found when the first database is opened.
@@ -121,7 +121,7 @@ DbCount db_merge(Db *, Arena *, const char *path);
 /* Drops what no compilation would use: all but the best of what beat the base, and the newest verdicts.  How many. */
 int64_t db_prune(Db *);
 
-/* ---- task.c: what there is to tune in a network -------------------------------------------------------------------- */
+/* ---- task.c: what there is to tune in a network ---------------------------------------------------------- */
 
 typedef struct TuneCandidate {
   const char *plan;
@@ -152,7 +152,7 @@ TuneTasks *tune_tasks(Ctx *, Arena *, Module *, const Target *, PassContext *);
 /* A name for the model as it is compiled: the same graph, weights and settings have the same. */
 const char *tune_model_name(Arena *, Module *, PassContext *);
 
-/* ---- measure.c: in child processes --------------------------------------------------------------------------------- */
+/* ---- measure.c: in child processes ----------------------------------------------------------------------- */
 
 typedef struct MeasureOptions {
   int threads;        /* that kernels use; 0: one for each of the target's cores */
@@ -201,13 +201,13 @@ typedef struct TuneProfile {
 } TuneProfile;
 void tune_profile(Ctx *, Arena *, int n, TuneProfile *, int threads);
 
-/* ---- model.c: which candidate next ------------------------------------------------------------------------------------ */
+/* ---- model.c: which candidate next ----------------------------------------------------------------------- */
 
 /* Learns from records of one workload what the predicted seconds leave out: a ridge regression over the plan's fields.
  * seconds: measured, 0: not yet.  Gives for each candidate what it now thinks. */
 void tune_learn(int n, const TuneCandidate *, const double *seconds, double *out);
 
-/* ---- search.c: the whole of it ------------------------------------------------------------------------------------------ */
+/* ---- search.c: the whole of it --------------------------------------------------------------------------- */
 
 typedef struct TuneRow {
   const TuneTask *task;
@@ -243,7 +243,7 @@ typedef struct TuneSummary {
 } TuneSummary;
 TuneSummary tune_network(Ctx *, Module *, const Target *, PassContext *, Db *, const TuneOptions *);
 
-/* ---- sketch.c: schedules by rules, for loop programs that no plan covers ----------------------------------------------- */
+/* ---- sketch.c: schedules by rules, for loop programs that no plan covers --------------------------------- */
 
 /* A schedule of f, drawn; its trace has the decisions.  Goes with the caller's scope.  Raises where f has no blocks. */
 Sched *tune_sketch(Arena *, const PrimFunc *f, const Target *, uint64_t seed);
@@ -252,7 +252,7 @@ const char *tune_mutate(Arena *, const char *trace, uint64_t *seed);
 /* What the model reads of a trace: its form and the decided numbers, written as a plan is. */
 const char *tune_decisions(Arena *, const char *trace);
 
-/* ---- program.c: a loop program tuned ----------------------------------------------------------------------------------- */
+/* ---- program.c: a loop program tuned --------------------------------------------------------------------- */
 
 typedef struct TuneProgram {
   const char *trace;    /* of the fastest; "": as it was given */

@@ -1,4 +1,5 @@
 """AutoTVM's names: templates with knobs, the four tuners, logs, and the best of them; as its first lesson goes."""
+
 import io
 import json
 
@@ -102,7 +103,10 @@ def test_tuners(kind):
     tuner.tune(
         n_trial=count,
         measure_option=option(),
-        callbacks=[autotvm.callback.log_to_file(log), lambda t, inputs, results: seen.extend(i.config.index for i in inputs)],
+        callbacks=[
+            autotvm.callback.log_to_file(log),
+            lambda t, inputs, results: seen.extend(i.config.index for i in inputs),
+        ],
     )
     assert len(seen) == len(set(seen)) == count  # none twice
     if kind == "GridSearchTuner":
@@ -131,7 +135,10 @@ def test_what_fails_is_recorded():
     assert len(results) == 12
     for text, result in results.items():
         if "unroll" in text and "order=[0, 1]" in text:
-            assert result.error_no == autotvm.MeasureErrorNo.INSTANTIATION_ERROR and "not unrolled above 16" in result.costs[0]
+            assert (
+                result.error_no == autotvm.MeasureErrorNo.INSTANTIATION_ERROR
+                and "not unrolled above 16" in result.costs[0]
+            )
         elif "refuse=1" in text:
             assert result.error_no == autotvm.MeasureErrorNo.INSTANTIATION_ERROR and "not this one" in result.costs[0]
         else:
@@ -177,8 +184,9 @@ def test_history(tmp_path):
 
 def test_a_line_as_tvm_writes_it():
     line = (
-        '{"input": ["llvm -keys=cpu", "test/matmul", [64, 48, 64, "float32"], {}], "config": {"index": 5, "code_hash": null, '
-        '"entity": [["tile_y", "sp", [-1, 32]], ["tile_x", "sp", [-1, 1]]]}, "result": [[0.001], 0, 0.5, 1600000000.0], '
+        '{"input": ["llvm -keys=cpu", "test/matmul", [64, 48, 64, "float32"], {}], "config": {"index": 5, '
+        '"code_hash": null, "entity": [["tile_y", "sp", [-1, 32]], ["tile_x", "sp", [-1, 1]]]}, '
+        '"result": [[0.001], 0, 0.5, 1600000000.0], '
         '"version": 0.2, "tvm_version": "0.18.0"}'
     )
     inp, result = autotvm.record.decode(line)

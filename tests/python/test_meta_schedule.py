@@ -1,4 +1,5 @@
 """MetaSchedule's and Ansor's names: loop programs and networks tuned, and built with what was found."""
+
 import numpy as np
 import pytest
 
@@ -89,7 +90,9 @@ def test_relay(tmp_path):
     x = np.random.default_rng(1).standard_normal((1, 8, 12, 12)).astype("float32")
     with tvm.transform.PassContext(opt_level=3):
         plain = run(relay.build(mod, target=TARGET), x)
-    np.testing.assert_allclose(run(ms.relay_integration.compile_relay(database, mod, TARGET, {}), x), plain, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(
+        run(ms.relay_integration.compile_relay(database, mod, TARGET, {}), x), plain, rtol=1e-3, atol=1e-3
+    )
     with database, tvm.transform.PassContext(opt_level=3):
         np.testing.assert_allclose(run(relay.build(mod, target=TARGET), x), plain, rtol=1e-3, atol=1e-3)
     with ms.MemoryDatabase():  # nothing is in it
@@ -103,7 +106,9 @@ def test_auto_scheduler(tmp_path):
     assert task.compute_dag.flop_ct == 2 * 40**3 + 40**2
     with pytest.raises(tvm.error.ArgumentError, match="has no schedule for this task"):
         task.apply_best(log)
-    task.tune(auto_scheduler.TuningOptions(num_measure_trials=6, measure_callbacks=[auto_scheduler.RecordToFile(log)]))
+    task.tune(
+        auto_scheduler.TuningOptions(num_measure_trials=6, measure_callbacks=[auto_scheduler.RecordToFile(log)])
+    )
     sch, args = task.apply_best(log)
     check(tvm.build(sch, args, TARGET), 40)
     assert "sch.get_block" in task.print_best(log)

@@ -1,5 +1,6 @@
-"""lathe tune and lathe db as a user has them: records that survive whatever ends the tuner, models that compute the same
-with a database as without, and a sentence for each thing that is wrong."""
+"""lathe tune and lathe db as a user has them: records that survive whatever ends the tuner, models that compute the
+same with a database as without, and a sentence for each thing that is wrong."""
+
 import json
 import os
 import pathlib
@@ -132,9 +133,21 @@ def test_what_cannot_be_tuned(tmp_path):
     done = tune(path, tmp_path / "t.db", "--trials", 1, ok=False)
     assert done.returncode == 1 and "sizes are known" in done.stderr and "--shape" in done.stderr
     path.write_text(NET)
-    done = lathe_run("tune", path, "--db", tmp_path / "t.db", "--trials", 1, "--target",
-                     "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell" if os.uname().machine != "x86_64" else
-                     "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1", ok=False)
+    done = lathe_run(
+        "tune",
+        path,
+        "--db",
+        tmp_path / "t.db",
+        "--trials",
+        1,
+        "--target",
+        (
+            "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"
+            if os.uname().machine != "x86_64"
+            else "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"
+        ),
+        ok=False,
+    )
     assert done.returncode == 1 and "is not this machine's CPU" in done.stderr
 
 
@@ -163,7 +176,9 @@ def test_tune_and_build_loop_programs(tmp_path):
     file, db, out = tmp_path / "k.py", tmp_path / "t.db", tmp_path / "k.so"
     file.write_text(SCRIPT)
     said = tune(file, db, "--trials", 8).stdout.splitlines()
-    assert re.match(r"product: [\d.]+ -> [\d.]+ us, [\d.]+ times as fast, 4 measured \(0 failed\): build with --tuned", said[0])
+    assert re.match(
+        r"product: [\d.]+ -> [\d.]+ us, [\d.]+ times as fast, 4 measured \(0 failed\): build with --tuned", said[0]
+    )
     assert said[1].startswith("double: ")
     assert {r["kind"] for r in records(db)} == {"trace"}
     lathe_run("build", file, "-o", out, "--tuned", db, "--target", lathe_run_target())
@@ -180,14 +195,32 @@ def test_tune_and_build_loop_programs(tmp_path):
 
 
 def entry(what, **fields):
-    base = {"lathe": 1, "entry": what, "target": lathe_run_target(), "threads": 1, "machine": "m", "lathe_version": "0",
-            "made": 1700000000}
+    base = {
+        "lathe": 1,
+        "entry": what,
+        "target": lathe_run_target(),
+        "threads": 1,
+        "machine": "m",
+        "lathe_version": "0",
+        "made": 1700000000,
+    }
     return json.dumps({**base, **fields})
 
 
 def record_line(workload, base, candidate, seconds, base_seconds, uid="1"):
-    return entry("record", uid=uid, workload=workload, kind="plan", candidate=candidate, status="ok", note="",
-                 predicted=0, seconds=seconds, base=base, base_seconds=base_seconds)
+    return entry(
+        "record",
+        uid=uid,
+        workload=workload,
+        kind="plan",
+        candidate=candidate,
+        status="ok",
+        note="",
+        predicted=0,
+        seconds=seconds,
+        base=base,
+        base_seconds=base_seconds,
+    )
 
 
 def plan_in(net, tmp_path, db, workload):
@@ -215,8 +248,11 @@ def test_a_record_serves_only_if_it_won(net, tmp_path):
         lost = import_lines(tmp_path, record_line(workload, taken, better, seconds, slow))
         assert plan_in(net, tmp_path, lost, workload) == taken
     # measured again, the newer measurement counts
-    both = import_lines(tmp_path, record_line(workload, taken, better, quick, slow, "1"),
-                        record_line(workload, taken, better, slow, slow, "2"))
+    both = import_lines(
+        tmp_path,
+        record_line(workload, taken, better, quick, slow, "1"),
+        record_line(workload, taken, better, slow, slow, "2"),
+    )
     assert plan_in(net, tmp_path, both, workload) == taken
     # a plan that this Lathe does not know is passed over, and so is another base
     for base, plan in ((taken, better.replace("{", "x{")), (taken, better.replace("=", "=9")), ("other{}", better)):
@@ -268,8 +304,12 @@ def test_python_tunes(tmp_path):
 
 
 def start(net, db, *more):
-    return subprocess.Popen([PROGRAM, "tune", str(net), "--db", str(db), "--threads", "1", "--trials", "1000", *more],
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [PROGRAM, "tune", str(net), "--db", str(db), "--threads", "1", "--trials", "1000", *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def wait_for_records(db, n, seconds=60):
@@ -314,8 +354,15 @@ def test_control_c_keeps_everything(net, tmp_path):
 
 def test_two_tuners_share_a_database(net, tmp_path):
     db = tmp_path / "t.db"
-    both = [subprocess.Popen([PROGRAM, "tune", str(net), "--db", str(db), "--threads", "1", "--trials", "3"],
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [
+        subprocess.Popen(
+            [PROGRAM, "tune", str(net), "--db", str(db), "--threads", "1", "--trials", "3"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
     for tuner in both:
         out, err = tuner.communicate(timeout=120)
         assert tuner.returncode == 0, out + err
@@ -333,7 +380,9 @@ def test_full_disk(net, tmp_path):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
-    done = subprocess.run([PROGRAM, "db", "merge", str(db), str(db)], text=True, capture_output=True, preexec_fn=small)
+    done = subprocess.run(
+        [PROGRAM, "db", "merge", str(db), str(db)], text=True, capture_output=True, preexec_fn=small
+    )
     assert done.returncode == 1 and "cannot be" in done.stderr and "t.db" in done.stderr
     assert records(db) == before
 
@@ -341,8 +390,11 @@ def test_full_disk(net, tmp_path):
 def test_files_that_are_no_databases(net, tmp_path):
     junk = tmp_path / "junk.db"
     junk.write_bytes(b"this is no database" * 300)
-    for command in (["tune", net, "--db", junk, "--trials", 1], ["db", "list", junk],
-                    ["compile", net, "-o", tmp_path / "x.so", "--tuned", junk]):
+    for command in (
+        ["tune", net, "--db", junk, "--trials", 1],
+        ["db", "list", junk],
+        ["compile", net, "-o", tmp_path / "x.so", "--tuned", junk],
+    ):
         done = lathe_run(*command, ok=False)
         assert done.returncode == 1 and "junk.db' is no database" in done.stderr, done.stderr
     assert "there is no database" in lathe_run("db", "list", tmp_path / "none.db", ok=False).stderr

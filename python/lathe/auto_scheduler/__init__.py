@@ -4,7 +4,8 @@
     def matmul(n): ...                        # gives its tensors, the output last
 
     task = auto_scheduler.SearchTask(func=matmul, args=(512,), target="llvm")
-    task.tune(auto_scheduler.TuningOptions(num_measure_trials=64, measure_callbacks=[auto_scheduler.RecordToFile("m.json")]))
+    keep = auto_scheduler.RecordToFile("m.json")
+    task.tune(auto_scheduler.TuningOptions(num_measure_trials=64, measure_callbacks=[keep]))
     sch, args = task.apply_best("m.json")
     func = tvm.build(sch, args, "llvm")
 

@@ -14,8 +14,9 @@ from .compute_dag import ComputeDAG
 WORKLOADS: Dict[str, Callable[..., Any]] = {}
 
 
-def register_workload(func_name: Union[str, Callable[..., Any]], f: Optional[Callable[..., Any]] = None,
-                      override: bool = False) -> Any:
+def register_workload(
+    func_name: Union[str, Callable[..., Any]], f: Optional[Callable[..., Any]] = None, override: bool = False
+) -> Any:
     """Decorator: a function that gives the tensors of a computation, its outputs last."""
 
     def register(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,8 +41,16 @@ class RecordToFile:
 class LocalRunner:
     """On this machine; how long each measurement takes is Lathe's own business."""
 
-    def __init__(self, timeout: int = 10, number: int = 3, repeat: int = 1, min_repeat_ms: int = 100,
-                 cooldown_interval: float = 0.0, enable_cpu_cache_flush: bool = False, device: int = 0):
+    def __init__(
+        self,
+        timeout: int = 10,
+        number: int = 3,
+        repeat: int = 1,
+        min_repeat_ms: int = 100,
+        cooldown_interval: float = 0.0,
+        enable_cpu_cache_flush: bool = False,
+        device: int = 0,
+    ):
         self.timeout = timeout
 
 
@@ -62,20 +71,35 @@ class LocalRPCMeasureContext:
 class HardwareParams:
     """Of a CPU: the target knows them."""
 
-    def __init__(self, num_cores: Optional[int] = None, vector_unit_bytes: Optional[int] = None,
-                 cache_line_bytes: Optional[int] = None, *_gpu: Any, **_more: Any):
+    def __init__(
+        self,
+        num_cores: Optional[int] = None,
+        vector_unit_bytes: Optional[int] = None,
+        cache_line_bytes: Optional[int] = None,
+        *_gpu: Any,
+        **_more: Any,
+    ):
         self.num_cores = num_cores
 
 
 class TuningOptions:
     """How long, and where records go."""
 
-    def __init__(self, num_measure_trials: int = 0, early_stopping: Optional[int] = None,
-                 num_measures_per_round: int = 64, verbose: int = 1, builder: Any = "local", runner: Any = "local",
-                 measure_callbacks: Optional[Sequence[Any]] = None):
+    def __init__(
+        self,
+        num_measure_trials: int = 0,
+        early_stopping: Optional[int] = None,
+        num_measures_per_round: int = 64,
+        verbose: int = 1,
+        builder: Any = "local",
+        runner: Any = "local",
+        measure_callbacks: Optional[Sequence[Any]] = None,
+    ):
         for part in (builder, runner):
             if not (part == "local" or isinstance(part, (LocalBuilder, LocalRunner))):
-                raise error.UnsupportedError("TuningOptions: candidates are built and run on this machine alone ('local')")
+                raise error.UnsupportedError(
+                    "TuningOptions: candidates are built and run on this machine alone ('local')"
+                )
         self.num_measure_trials, self.early_stopping, self.verbose = num_measure_trials, early_stopping, verbose
         files = [c for c in measure_callbacks or () if isinstance(c, RecordToFile)]
         if len(files) != len(measure_callbacks or ()) or len(files) > 1:
@@ -86,16 +110,28 @@ class TuningOptions:
 class SearchTask:
     """A registered computation with its arguments, for a target."""
 
-    def __init__(self, func: Any = None, args: Sequence[Any] = (), compute_dag: Optional[ComputeDAG] = None,
-                 workload_key: Optional[str] = None, target: Any = None, target_host: Any = None,
-                 hardware_params: Optional[HardwareParams] = None, layout_rewrite_option: Any = None,
-                 task_inputs: Any = None, task_inputs_overwrite: bool = False, task_inputs_save_to_file: bool = False,
-                 desc: str = ""):
+    def __init__(
+        self,
+        func: Any = None,
+        args: Sequence[Any] = (),
+        compute_dag: Optional[ComputeDAG] = None,
+        workload_key: Optional[str] = None,
+        target: Any = None,
+        target_host: Any = None,
+        hardware_params: Optional[HardwareParams] = None,
+        layout_rewrite_option: Any = None,
+        task_inputs: Any = None,
+        task_inputs_overwrite: bool = False,
+        task_inputs_save_to_file: bool = False,
+        desc: str = "",
+    ):
         if func is None and compute_dag is None:
             raise error.ArgumentError("SearchTask wants func (a registered workload) or compute_dag")
         if isinstance(func, str):
             if func not in WORKLOADS:
-                raise error.ArgumentError(f"there is no workload '{func}'; those there are: {', '.join(WORKLOADS) or 'none'}")
+                raise error.ArgumentError(
+                    f"there is no workload '{func}'; those there are: {', '.join(WORKLOADS) or 'none'}"
+                )
             func = WORKLOADS[func]
         self.compute_dag = compute_dag or ComputeDAG(func(*args))
         self.target = resolve(target)
@@ -107,19 +143,31 @@ class SearchTask:
         """Measures so many schedules; the records of the file count."""
         if search_policy not in (None, "default", "sketch.xgb", "sketch.random"):
             raise error.UnsupportedError("SearchTask.tune: the search policy cannot be exchanged")
-        call("tune_program", self._func, self.target._h, tuning_options.file, None,
-             max(tuning_options.num_measure_trials, 1), True, 1, None)
+        call(
+            "tune_program",
+            self._func,
+            self.target._h,
+            tuning_options.file,
+            None,
+            max(tuning_options.num_measure_trials, 1),
+            True,
+            1,
+            None,
+        )
 
     def _best(self, log_file: str) -> Schedule:
         trace = call("tuned_trace", log_file, self._func, self.target._h) if os.path.exists(log_file) else None
         if not trace:
-            raise error.ArgumentError(f"'{log_file}' has no schedule for this task that is faster than the program itself")
+            raise error.ArgumentError(
+                f"'{log_file}' has no schedule for this task that is faster than the program itself"
+            )
         sch = Schedule(self._func)
         sch._replay(trace)
         return sch
 
-    def apply_best(self, log_file: str, include_compatible: bool = False, layout_rewrite_option: Any = None
-                   ) -> Tuple[Any, List[Any]]:
+    def apply_best(
+        self, log_file: str, include_compatible: bool = False, layout_rewrite_option: Any = None
+    ) -> Tuple[Any, List[Any]]:
         """The fastest schedule of the file and the tensors, as lower and build take them."""
         return self._best(log_file), list(self.compute_dag.tensors)
 

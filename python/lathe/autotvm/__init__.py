@@ -18,8 +18,8 @@ from .measure import (
 )
 from .record import ApplyHistoryBest, apply_history_best
 from .space import (
-    AnnotateEntity, ConfigEntity, ConfigSpace, FallbackConfigEntity, InstantiationError, OtherOptionEntity, ReorderEntity,
-    SplitEntity,
+    AnnotateEntity, ConfigEntity, ConfigSpace, FallbackConfigEntity, InstantiationError, OtherOptionEntity,
+    ReorderEntity, SplitEntity,
 )
 from .task import ApplyConfig, DispatchContext, FallbackContext, Task, get_config, template
 from .tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
@@ -28,6 +28,6 @@ __all__ = [
     "AnnotateEntity", "ApplyConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "DispatchContext",
     "FallbackConfigEntity", "FallbackContext", "GATuner", "GridSearchTuner", "InstantiationError", "LocalBuilder",
     "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "OtherOptionEntity", "RPCRunner", "RandomTuner",
-    "ReorderEntity", "SplitEntity", "Task", "Tuner", "XGBTuner", "apply_history_best", "callback", "create_measure_batch",
-    "get_config", "measure", "measure_option", "record", "space", "task", "template", "tuner",
+    "ReorderEntity", "SplitEntity", "Task", "Tuner", "XGBTuner", "apply_history_best", "callback",
+    "create_measure_batch", "get_config", "measure", "measure_option", "record", "space", "task", "template", "tuner",
 ]

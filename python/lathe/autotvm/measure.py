@@ -47,18 +47,35 @@ class MeasureResult(NamedTuple):
 class LocalBuilder:
     """Builds in child processes of this machine, each within timeout seconds."""
 
-    def __init__(self, timeout: float = 10, n_parallel: Optional[int] = None, build_kwargs: Any = None,
-                 build_func: Any = "default", do_fork: bool = False, runtime: Any = None):
+    def __init__(
+        self,
+        timeout: float = 10,
+        n_parallel: Optional[int] = None,
+        build_kwargs: Any = None,
+        build_func: Any = "default",
+        do_fork: bool = False,
+        runtime: Any = None,
+    ):
         if build_func not in ("default",) or build_kwargs:
-            raise error.UnsupportedError("LocalBuilder: build_func and build_kwargs are not supported; lathe builds itself")
+            raise error.UnsupportedError(
+                "LocalBuilder: build_func and build_kwargs are not supported; lathe builds itself"
+            )
         self.timeout = timeout
 
 
 class LocalRunner:
     """Runs in child processes of this machine: repeats of at least min_repeat_ms until their spread is small."""
 
-    def __init__(self, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0,
-                 cooldown_interval: float = 0.1, enable_cpu_cache_flush: bool = False, module_loader: Any = None):
+    def __init__(
+        self,
+        timeout: float = 10,
+        number: int = 4,
+        repeat: int = 3,
+        min_repeat_ms: float = 0,
+        cooldown_interval: float = 0.1,
+        enable_cpu_cache_flush: bool = False,
+        module_loader: Any = None,
+    ):
         if enable_cpu_cache_flush or module_loader is not None:
             raise error.UnsupportedError("LocalRunner: enable_cpu_cache_flush and module_loader are not supported")
         self.timeout, self.number, self.repeat, self.min_repeat_ms = timeout, number, repeat, min_repeat_ms
@@ -80,8 +97,12 @@ def measure_option(builder: Any = "local", runner: Any = "local") -> Dict[str, A
     return {"builder": builder, "runner": runner}
 
 
-_STATUS = {"crash": MeasureErrorNo.RUNTIME_DEVICE, "wrong": MeasureErrorNo.WRONG_ANSWER,
-           "hang": MeasureErrorNo.RUN_TIMEOUT, "error": MeasureErrorNo.COMPILE_HOST}
+_STATUS = {
+    "crash": MeasureErrorNo.RUNTIME_DEVICE,
+    "wrong": MeasureErrorNo.WRONG_ANSWER,
+    "hang": MeasureErrorNo.RUN_TIMEOUT,
+    "error": MeasureErrorNo.COMPILE_HOST,
+}
 
 
 def _reference(task: Task) -> Any:
@@ -92,7 +113,9 @@ def _reference(task: Task) -> Any:
     return _functions(te.create_schedule([t.op for t in outputs]), args, "reference", None)[0]
 
 
-def create_measure_batch(task: Task, option: Dict[str, Any]) -> Callable[[Sequence[MeasureInput]], List[MeasureResult]]:
+def create_measure_batch(
+    task: Task, option: Dict[str, Any]
+) -> Callable[[Sequence[MeasureInput]], List[MeasureResult]]:
     """A function that measures inputs of the task."""
     builder, runner = option["builder"], option["runner"]
     reference = _reference(task)
@@ -111,7 +134,11 @@ def create_measure_batch(task: Task, option: Dict[str, Any]) -> Callable[[Sequen
         made = [instantiate(i.config) for i in inputs]
         funcs = [f for f in made if not isinstance(f, Exception)]
         seconds = max(runner.repeat * max(runner.min_repeat_ms, 10) / 1e3, 0.05)
-        said = iter(call("tune_measure", funcs, reference, task.target._h, seconds, builder.timeout, runner.timeout, None, True))
+        said = iter(
+            call(
+                "tune_measure", funcs, reference, task.target._h, seconds, builder.timeout, runner.timeout, None, True
+            )
+        )
         each = (time.time() - start) / max(len(inputs), 1)
         out = []
         for f in made:

@@ -164,7 +164,9 @@ class SplitSpace(_Space):
                 raise error.ArgumentError("define_split wants num_outputs")
             sizes = self._sizes(policy, kwargs.get("max_factor", 1 << 31), kwargs.get("no_tail", policy == "factors"))
         else:
-            raise error.ArgumentError(f"define_split: there is no policy '{policy}'; factors, power2, verbose, candidate are")
+            raise error.ArgumentError(
+                f"define_split: there is no policy '{policy}'; factors, power2, verbose, candidate are"
+            )
         keep: Callable[[Any], bool] = kwargs.get("filter") or (lambda _e: True)
         super().__init__([e for e in map(SplitEntity, sizes) if keep(e)])
 
@@ -201,7 +203,9 @@ class ReorderSpace(_Space):
         elif policy == "candidate":
             perms = [[list(axes).index(a) for a in order] for order in kwargs["candidate"]]
         else:
-            raise error.ArgumentError(f"define_reorder: there is no policy '{policy}'; identity, all, interval, candidate are")
+            raise error.ArgumentError(
+                f"define_reorder: there is no policy '{policy}'; identity, all, interval, candidate are"
+            )
         super().__init__([ReorderEntity(p) for p in perms])
 
 
@@ -209,14 +213,21 @@ class AnnotateSpace(_Space):
     """Annotations of axes: policy none, try_unroll, try_vec, try_unroll_vec, unroll, or candidate."""
 
     def __init__(self, axes: Sequence[VirtualAxis], policy: str, **kwargs: Any):
-        choices = {"none": ["none"], "unroll": ["unroll"], "try_unroll": ["none", "unroll"], "try_vec": ["none", "vec"],
-                   "try_unroll_vec": ["none", "unroll", "vec"]}
+        choices = {
+            "none": ["none"],
+            "unroll": ["unroll"],
+            "try_unroll": ["none", "unroll"],
+            "try_vec": ["none", "vec"],
+            "try_unroll_vec": ["none", "unroll", "vec"],
+        }
         if policy == "candidate":
             anns = [list(a) for a in kwargs["candidate"]]
         elif policy in choices:
             anns = [list(a) for a in itertools.product(choices[policy], repeat=len(axes))]
         else:
-            raise error.UnsupportedError(f"define_annotate: policy '{policy}' is for GPUs; {', '.join(choices)}, candidate serve")
+            raise error.UnsupportedError(
+                f"define_annotate: policy '{policy}' is for GPUs; {', '.join(choices)}, candidate serve"
+            )
         super().__init__([AnnotateEntity(a) for a in anns])
 
 
@@ -362,7 +373,11 @@ class ConfigSpace(_Base):
 
     def __repr__(self) -> str:
         head = f"ConfigSpace (len={len(self)}, range_length={self.range_length}, space_map=\n"
-        return head + "\n".join(f"  {i:2d} {name}: {space!r}" for i, (name, space) in enumerate(self.space_map.items())) + "\n)"
+        return (
+            head
+            + "\n".join(f"  {i:2d} {name}: {space!r}" for i, (name, space) in enumerate(self.space_map.items()))
+            + "\n)"
+        )
 
 
 _KINDS = {"sp": SplitEntity, "re": ReorderEntity, "an": AnnotateEntity, "ot": OtherOptionEntity}

@@ -87,6 +87,7 @@ def get_config() -> Any:
 
 def args_to_workload(args: Sequence[Any], task_name: str) -> Tuple[Any, ...]:
     """The name of a task with its arguments, as logs have it."""
+
     def plain(x: Any) -> Any:
         if isinstance(x, (list, tuple)):
             return tuple(plain(v) for v in x)
@@ -135,7 +136,9 @@ class Task:
         self.target = resolve(target)
         self.target_host = None
         if name not in TASK_TABLE:
-            raise error.ArgumentError(f"there is no template '{name}'; those there are: {', '.join(TASK_TABLE) or 'none'}")
+            raise error.ArgumentError(
+                f"there is no template '{name}'; those there are: {', '.join(TASK_TABLE) or 'none'}"
+            )
         self.func = TASK_TABLE[name]
         self.config_space = ConfigSpace()
         with ApplyConfig(self.config_space), self.target:

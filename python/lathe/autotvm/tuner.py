@@ -128,7 +128,9 @@ class GATuner(Tuner):
         return self.rng.randrange(self.space.range_length)
 
     def _child(self) -> int:
-        best = sorted(self.scores, key=lambda i: -self.scores[i])[: max(self.elite_num, min(self.pop_size, len(self.scores)))]
+        best = sorted(self.scores, key=lambda i: -self.scores[i])[
+            : max(self.elite_num, min(self.pop_size, len(self.scores)))
+        ]
         weights = [self.scores[i] + 1e-9 for i in best]
         a, b = (self.space.knobs_of(i) for i in self.rng.choices(best, weights, k=2))
         cut = self.rng.randrange(len(a) + 1)

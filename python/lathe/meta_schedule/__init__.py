@@ -10,6 +10,6 @@ from .tir_integration import tune_tir
 from .tune import ExtractedTask
 
 __all__ = [
-    "Database", "ExtractedTask", "JSONDatabase", "MemoryDatabase", "TuningRecord", "database", "is_meta_schedule_enabled",
-    "relay_integration", "tir_integration", "tune_tir",
+    "Database", "ExtractedTask", "JSONDatabase", "MemoryDatabase", "TuningRecord", "database",
+    "is_meta_schedule_enabled", "relay_integration", "tir_integration", "tune_tir",
 ]

@@ -48,8 +48,11 @@ class Database:
 
     def get_all_tuning_records(self) -> List[TuningRecord]:
         """All that succeeded."""
-        return [TuningRecord(e["candidate"], e["workload"], e["seconds"], e["target"])
-                for e in self._entries() if e["status"] == "ok"]
+        return [
+            TuningRecord(e["candidate"], e["workload"], e["seconds"], e["target"])
+            for e in self._entries()
+            if e["status"] == "ok"
+        ]
 
     def __len__(self) -> int:
         return len(self.get_all_tuning_records())
@@ -105,8 +108,15 @@ class Database:
 class JSONDatabase(Database):
     """In a folder; TVM keeps lines of JSON there, Lathe its database."""
 
-    def __init__(self, path_workload: Optional[str] = None, path_tuning_record: Optional[str] = None, *,
-                 work_dir: Optional[str] = None, allow_missing: bool = True, module_equality: str = "structural"):
+    def __init__(
+        self,
+        path_workload: Optional[str] = None,
+        path_tuning_record: Optional[str] = None,
+        *,
+        work_dir: Optional[str] = None,
+        allow_missing: bool = True,
+        module_equality: str = "structural",
+    ):
         if path_workload or path_tuning_record:
             raise error.UnsupportedError("JSONDatabase: give work_dir; files of TVM's own form are not read")
         os.makedirs(work_dir or ".", exist_ok=True)

@@ -58,8 +58,17 @@ def tune_relay(
     instruments: Optional[Sequence[Any]] = None,
 ) -> Database:
     """Tunes a network by so many measurements; what an earlier run left in work_dir counts."""
-    check("tune_relay", builder=builder, runner=runner, cost_model=cost_model, measure_callbacks=measure_callbacks,
-          task_scheduler=task_scheduler, space=space, strategy=strategy, module_equality=module_equality)
+    check(
+        "tune_relay",
+        builder=builder,
+        runner=runner,
+        cost_model=cost_model,
+        measure_callbacks=measure_callbacks,
+        task_scheduler=task_scheduler,
+        space=space,
+        strategy=strategy,
+        module_equality=module_equality,
+    )
     db = databases.create(database, work_dir)
     with PassContext(opt_level=3, disabled_pass=disabled_pass, instruments=instruments):
         tuning.tune(mod, target, database=db.path, trials=max_trials_global, resume=True, params=params)

@@ -34,11 +34,22 @@ def tune_tir(
     special_space: Any = None,
 ) -> Database:
     """Tunes a PrimFunc, or a module with one, by so many measurements; what an earlier run left in work_dir counts."""
-    check("tune_tir", builder=builder, runner=runner, cost_model=cost_model, measure_callbacks=measure_callbacks,
-          task_scheduler=task_scheduler, space=space, strategy=strategy, module_equality=module_equality)
+    check(
+        "tune_tir",
+        builder=builder,
+        runner=runner,
+        cost_model=cost_model,
+        measure_callbacks=measure_callbacks,
+        task_scheduler=task_scheduler,
+        space=space,
+        strategy=strategy,
+        module_equality=module_equality,
+    )
     db = databases.create(database, work_dir)
     trials = min(max_trials_global, max_trials_per_task or max_trials_global)
-    call("tune_program", databases.only_function(mod), resolve(target)._h, db.path, None, trials, True, seed or 1, None)
+    call(
+        "tune_program", databases.only_function(mod), resolve(target)._h, db.path, None, trials, True, seed or 1, None
+    )
     return db
 
 

@@ -9,8 +9,13 @@ from .._ir.module import IRModule
 
 #: Parts of MetaSchedule that Lathe's engine has one of, and what may be said for them.
 _FIXED = {
-    "builder": "local", "runner": "local", "cost_model": "xgb", "measure_callbacks": "default",
-    "task_scheduler": "gradient", "space": "post-order-apply", "strategy": "evolutionary",
+    "builder": "local",
+    "runner": "local",
+    "cost_model": "xgb",
+    "measure_callbacks": "default",
+    "task_scheduler": "gradient",
+    "space": "post-order-apply",
+    "strategy": "evolutionary",
     "module_equality": "structural",
 }
 
@@ -29,4 +34,6 @@ def check(where: str, **given: Any) -> None:
     """Refuses parts that cannot be exchanged."""
     for name, value in given.items():
         if value is not None and value != _FIXED[name]:
-            raise error.UnsupportedError(f"{where}: {name} is '{_FIXED[name]}'; another one cannot be put in its place")
+            raise error.UnsupportedError(
+                f"{where}: {name} is '{_FIXED[name]}'; another one cannot be put in its place"
+            )

@@ -40,8 +40,8 @@ def tune_model(
 ) -> str:
     """Measures other plans for the model's kernels, at most so many; the path of the records, a database of Lathe's.
 
-    Records of an earlier run (prior_records, or what tuning_records holds) are not measured again.  How measurements are
-    made is Lathe's own: tuner, repeat, number, timeout and parallel change nothing."""
+    Records of an earlier run (prior_records, or what tuning_records holds) are not measured again.  How measurements
+    are made is Lathe's own: tuner, repeat, number, timeout and parallel change nothing."""
     from ... import tuning
     from ...ir.transform import PassContext
 

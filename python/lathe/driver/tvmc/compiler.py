@@ -59,12 +59,13 @@ def compile_model(
 ) -> TVMCPackage:
     """Compiles a model into a package: an archive at package_path (default: module.tar in a new temporary folder).
 
-    tuning_records is what tune gave.  output_format is "so" (a shared library in the archive) or "tar" (objects).  dump_code names kinds of text
-    ("relay", "ll", "asm", "c") that are written beside the package."""
+    tuning_records is what tune gave.  output_format is "so" (a shared library in the archive) or "tar" (objects).
+    dump_code names kinds of text ("relay", "ll", "asm", "c") that are written beside the package."""
     from ... import relay
     from ...ir.transform import PassContext
 
-    refused = {"dump_offloads": dump_offloads, "workspace_pools": workspace_pools, "constant_pools": constant_pools, **more}
+    refused = {"dump_offloads": dump_offloads, "workspace_pools": workspace_pools, **more}
+    refused.update(constant_pools=constant_pools)
     for name, value in refused.items():
         if value:
             raise error.UnsupportedError(f"tvmc compile: {name} is not supported; leave it out")
