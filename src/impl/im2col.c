@@ -202,7 +202,8 @@ static void add_plans(PlanList *list, const Target *t, const ConvShape *s, int64
     int64_t fit = cost_l2(t) / 2 / (panel ? panel : 1);
     int64_t previous = 0;
     p.packed = packed;
-    /* one band, those that the second-level cache holds, the smallest one; whole rows where tiles end with them */
+    /* one band, those that the second-level cache holds, the smallest one (for a microcontroller alone); whole rows where
+     * tiles end with them */
     int64_t least = across ? 1 : s->dims > 1 ? c.row / c.width : c.tiles;
     for (int b = 0; b < (packed ? 3 : 1); b++) {
       p.band = b == 0   ? c.tiles
@@ -212,6 +213,7 @@ static void add_plans(PlanList *list, const Target *t, const ConvShape *s, int64
                         : least;
       if (b == 1 && p.band < c.tiles) p.band = up(up(c.tiles, up(c.tiles, p.band)), least) * least;
       if (s->open) p.band = conv_open_band(fit, b);
+      if (t->device.kind == DEVICE_MICRO && !s->open && p.band > least) continue; /* it has no caches and little memory */
       if (p.band == previous) continue;
       previous = p.band;
       for (int together = 0; together < 2; together++) {
