@@ -213,7 +213,8 @@ static void add_plans(PlanList *list, const Target *t, const ConvShape *s, int64
                         : least;
       if (b == 1 && p.band < c.tiles) p.band = up(up(c.tiles, up(c.tiles, p.band)), least) * least;
       if (s->open) p.band = conv_open_band(fit, b);
-      if (t->device.kind == DEVICE_MICRO && !s->open && p.band > least) continue; /* it has no caches and little memory */
+      if (t->device.kind == DEVICE_MICRO && !s->open && p.band > least)
+        continue; /* it has no caches and little memory */
       if (p.band == previous) continue;
       previous = p.band;
       for (int together = 0; together < 2; together++) {
