@@ -134,7 +134,7 @@ const Command cli_commands[] = {
      "lathe compile net.onnx -o net.c\n"
      "lathe compile net.pt2 -o net.so\n"
      "lathe compile net.tflite -o small.so\n"
-     "lathe compile net.onnx -f c -o net.c --target cortex-m7 --pool sram=512k --shape input=1,3,224,224\n",
+     "lathe compile net.onnx -f c -o net.c --target cortex-m7 --pool sram=1M --shape input=1,3,224,224\n",
      TAKES_FILE, cli_run_compile, false},
     {"run", "run a compiled model (or compile one and run it)", "MODEL --input NAME=WHAT … [options]",
      "Runs a compiled model (.so), or a model file, on given inputs and shows or writes its outputs.", "ieukpCs",
