@@ -219,10 +219,10 @@ def _scatter_reduce(
     g: Graph, x: RelayExpr, axis: int, index: RelayExpr, source: RelayExpr, mode: str, include: bool = True
 ) -> RelayExpr:
     d = dt(x)
+    if d == "bool":  # of numbers that are 0 or 1, what is not 0 is true
+        return cast(_scatter_reduce(g, cast(x, "int32"), axis, index, cast(source, "int32"), mode, include), d)
     start = x
     if not include:
-        if dt(x) == "bool":
-            refuse("include_self=False of bool")
         limits = np.finfo(d) if "float" in d else np.iinfo(d)
         low, high = (-np.inf, np.inf) if "float" in d else (limits.min, limits.max)
         first = {"sum": 0, "mean": 0, "prod": 1, "amax": low, "amin": high}[mode]

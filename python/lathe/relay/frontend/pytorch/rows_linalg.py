@@ -218,11 +218,6 @@ def _cholesky_ex(g: Graph, x: RelayExpr, upper: bool = False, _check: bool = Fal
     return [unflat(_t(made) if upper else made, lead), _no_error(lead)]
 
 
-@row("aten.cholesky")
-def _cholesky(g: Graph, x: RelayExpr, upper: bool = False) -> RelayExpr:
-    return _cholesky_ex(g, x, upper)[0]
-
-
 @row("aten.cholesky_solve")
 def _cholesky_solve(g: Graph, b: RelayExpr, x: RelayExpr, upper: bool = False) -> RelayExpr:
     b, a, lead = _matched(b, x)

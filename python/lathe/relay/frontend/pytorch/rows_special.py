@@ -74,6 +74,19 @@ row("aten.fmin", "prims.fmin")(_but_nan("minimum"))
 row("aten.fmax", "prims.fmax")(_but_nan("maximum"))
 
 
+@row("aten.hypot", "prims.hypot")
+def _hypot(g: Graph, a: RelayExpr, b: RelayExpr) -> RelayExpr:
+    """The longer side times what is at most the root of 2, so that no square overflows."""
+    d = g.out_dtype
+    a, b = (call_op("abs", [cast(v, d)]) for v in (a, b))
+    long_, short = call_op("maximum", [a, b]), call_op("minimum", [a, b])
+    plain = call_op("logical_and", [call_op("isfinite", [long_]), call_op("greater", [long_, cast(0.0, d)])])
+    ratio = _div(short, _pick(plain, long_, 1.0))
+    made = _pick(plain, _mul(long_, call_op("sqrt", [_add(_mul(ratio, ratio), 1.0)])), long_)
+    endless = call_op("logical_or", [call_op("isinf", [a]), call_op("isinf", [b])])
+    return _pick(endless, math.inf, made)
+
+
 @row("prims.gcd", "aten.gcd")
 def _gcd(g: Graph, a: RelayExpr, b: RelayExpr) -> RelayExpr:
     """Euclid's algorithm, until every remainder is 0."""
