@@ -74,7 +74,7 @@ double cost_reads(const Target *t, double vectors, double bytes)
 
 /* Cycles until a line comes that nobody saw coming, and for each that follows it; fitted on a Neoverse-N1. */
 static const double FIRST_L2 = 8;
-static const double FIRST_L3 = 16;
+static const double FIRST_L3 = 22;
 static const double FIRST_MEMORY = 60;
 static const double NEXT_L2 = 3;
 static const double NEXT_L3 = 6;

@@ -150,6 +150,8 @@ static double im2col_seconds(const Target *t, const Columns *c, const Im2colPlan
 {
   static const double ENDS = 4;    /* a sum's beginning and end cost as much as a few of its steps */
   static const double APART = 1.2; /* cycles for a vector of data that lies a plane apart from the last one */
+  static const double SEEN = 0.5;  /* of the way of a line, that the arithmetic does not hide */
+  enum { PAGES = 48 };
   const ConvShape *s = &c->s;
   double n = s->n ? (double)s->n : 1;
   double bytes = s->bits / 8.0;
@@ -175,6 +177,8 @@ static double im2col_seconds(const Target *t, const Columns *c, const Im2colPlan
   double read = cost_reads(t, meetings * (double)p->vectors, one ? tile + block : tile * (double)p->band + block) +
                 cost_reads(t, meetings * (double)p->channels / lanes, one ? tile + weight : tile + block);
   if (!p->packed) read += APART * meetings * (double)p->vectors * cycle;
+  /* planes in more pages than a core has at hand: nobody sees coming which line is next */
+  if (!p->packed && s->ig > PAGES) read += SEEN * n * groups * (double)c->blocks * run_cycles(t, c, p, data) * cycle;
   double padded = is_padded(c, p) ? 1.5 * data / cost_cache(t) : 0;
   double pieces = (s->open ? 1 : n * groups) * (p->together ? (double)c->blocks : shares_bands(c, p) ? bands : 1);
   int threads = cost_threads(t, flops, 0);
