@@ -414,7 +414,7 @@ def test_profiles_count_the_sizes_of_the_run(text, shapes, flops, tmp_path):
     assert sum(n["flops"] for n in counted) == flops and all(n["gflops"] > 0 for n in counted)
     assert all(n["gbytes"] > 0 for n in rows)
     table = [line.split() for line in run(*bench).split(" node\n")[1].splitlines()]
-    assert len(table) == len(rows) and all(float(row[2]) >= 0 for row in table)  # '-' would be: not known
+    assert len(table) == len(rows) and all(float(row[3]) >= 0 for row in table)  # '-' would be: not known
 
 
 # ---- what is written, and what it needs

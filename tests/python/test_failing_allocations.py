@@ -14,8 +14,11 @@ from lathe import error, relay, te, tir
 from lathe._ffi import call, context, functions
 from lathe._ffi.core import Context
 
-#: Calls that start programs or read files: what they run is outside this process.
-OUTSIDE = {"nvrtc", "built_export", "compiled_export"}
+import tflite_writer
+
+#: Calls that start processes or work on files and databases: what they run is outside this process.
+OUTSIDE = {"nvrtc", "built_export", "compiled_export", "tune_network", "tune_program", "tune_measure", "tuned_plans",
+           "tuned_trace", "db_export", "db_import", "db_list", "db_merge", "db_prune", "db_show"}
 #: A call with more allocations than this is tried at growing distances from here on.
 EVERY = 40
 
@@ -346,7 +349,23 @@ def imports():
     for model in (digits, digits.read_bytes()):
         mod, params = relay.frontend.from_onnx(model, {"pixels": (1, 1, 8, 8)}, freeze_params=False)
         assert params and mod["main"].params
-    call("onnx_ops")
+    call("onnx_ops"), call("tflite_ops")
+    model = tflite_writer.Model()
+    x, y = model.input("x", (2, 3)), model.tensor("y", (2, 3))
+    model.op("EXP", [x], [y])
+    model.output(y)
+    assert relay.frontend.from_tflite(model.bytes())[0]["main"].params
+
+
+def ahead_of_time(mod):
+    lib = relay.build(mod, "c", executor=relay.backend.Executor("aot"))
+    assert call("compiled_aot_report", lib._compiled, "json") and call("compiled_aot_file", lib._compiled, "net", ".c")
+
+
+def tuning(mod, f):
+    c = tvm.transform.PassContext(opt_level=3).for_compiler()
+    call("tune_tasks", mod, None, c), call("tune_program_name", f, None)
+    assert len(call("tune_learn", ["a{x=1}", "a{x=2}", "a{x=3}"], [1.0, 2.0, 0.0])) == 3
 
 
 def test_every_call_survives(failing, tmp_path):
@@ -367,6 +386,8 @@ def test_every_call_survives(failing, tmp_path):
     patterns(mod["main"])
     tvm.topi.nn.relu(te.placeholder((4,), name="A"))
     models(mod, operators(), tmp_path)
+    ahead_of_time(mod)
+    tuning(mod, g)
     texts()
     imports()
     missed = {name for name, _, _ in functions()} - failing - OUTSIDE

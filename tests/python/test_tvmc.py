@@ -167,7 +167,7 @@ def test_what_is_refused(folder, tmp_path):
         tvmc.load(tmp_path / "none.onnx")
     with pytest.raises(OSError, match="no package"):
         tvmc.TVMCPackage(tmp_path / "m.pb")
-    assert frontends.get_frontend_names() == ["onnx", "tflite", "relay"]
+    assert frontends.get_frontend_names() == ["onnx", "tflite", "relay", "pytorch"]
 
 
 def test_fill_modes():
