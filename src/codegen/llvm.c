@@ -133,10 +133,11 @@ static const char *machine_features(Arena *arena, const Target *t)
 /* "arm-linux-gnueabihf" in full, "arm-unknown-linux-gnueabihf": LLVM takes the short one for another system. */
 static const char *full_triple(Arena *arena, const Target *t)
 {
+  char triple[256]; /* longer than any that LLVM knows */
   char *made = LLVMNormalizeTargetTriple(t->triple);
-  const char *triple = arena_strdup(arena, made);
+  snprintf(triple, sizeof triple, "%s", made);
   LLVMDisposeMessage(made);
-  return triple;
+  return arena_strdup(arena, triple);
 }
 
 static void make_machine(Ctx *ctx, Work *w, const Target *t, const char *features)
