@@ -87,7 +87,9 @@ def rows_of(name, models, threads, rounds):
         for _ in range(rounds):
             for who, (path, _weights) in files.items():
                 command = [sys.executable, __file__, "--child", who, library, path, folder / "inputs.npz", threads]
-                done = subprocess.run([str(c) for c in (*command, folder / f"{who}.npz")], capture_output=True, text=True)
+                done = subprocess.run(
+                    [str(c) for c in (*command, folder / f"{who}.npz")], capture_output=True, text=True
+                )
                 if done.returncode:
                     raise SystemExit(f"{who} failed:\n{done.stderr}")
                 got = json.loads(done.stdout.splitlines()[-1])

@@ -35,7 +35,8 @@ LatheRtCode rt_module_from(const char *kind, const char *name, const void *bytes
                            LatheRtError *);
 /* May the code of a library run here?  why: what is missing. */
 LatheRtCode rt_module_fits(const char *arch, const char *features, LatheRtError *why);
-/* Fills the slots of sizes, and checks the shapes of the tensors against what the function wants of these sizes (dim). */
+/* Fills the slots of sizes, and checks the shapes of the tensors against what the function wants of these sizes
+ * (dim). */
 LatheRtCode rt_bind_sizes(const LatheRtFunc *, const LatheRtArg *, LatheRtSlot *, int64_t *dim, LatheRtError *);
 /* "is float32, wants int8" */
 LatheRtCode rt_check_dtype(LatheRtDType have, LatheRtDType want, LatheRtError *);

@@ -32,8 +32,8 @@ LatheRtCode rt_null(LatheRtError *err, const char *who);      /* "WHO: an argume
 /* One more name for a list in a sentence, "'a', 'b'"; dots where there is no room. */
 void rt_add_name(char *out, size_t n, const char *name);
 
-/* A struct that the caller filled, of `size` bytes as it says: what it does not have is zero, what we do not know is left
- * out.  Refused below `least`, what the first version had. */
+/* A struct that the caller filled, of `size` bytes as it says: what it does not have is zero, what we do not know is
+ * left out.  Refused below `least`, what the first version had. */
 LatheRtCode rt_take_struct(void *to, size_t room, const void *from, uint32_t size, size_t least, const char *who,
                            LatheRtError *);
 

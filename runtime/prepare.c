@@ -2,8 +2,8 @@
  *
  * The model has a function for that, made of kernels.  It is run once, when the model is loaded, on all
  * workers.  What it makes lies in one block: memory of the process, or a file in a cache that other
- * processes and later loads map.  As soon as a weight has been read for the last time its pages are given back, and what
- * only the way to earlier ones needed.
+ * processes and later loads map.  As soon as a weight has been read for the last time its pages are given back, and
+ * what only the way to earlier ones needed.
  *
  * A file of the cache is named after the model's digest:
  *   a page   magic, digest, bytes

@@ -3,8 +3,8 @@
  *   Program ─aot_plan.c→ Aot: where every tensor lies ─aot_c.c→ C source and header
  *                                                     ─aot_report.c→ what it costs
  *
- * One C function for each entry, with the calls of the kernels in order.  Every tensor has its place when the program is
- * written: in an array of the caller's, among the weights, or in a pool of the workspace. */
+ * One C function for each entry, with the calls of the kernels in order.  Every tensor has its place when the program
+ * is written: in an array of the caller's, among the weights, or in a pool of the workspace. */
 #ifndef LATHE_DRIVER_AOT_H
 #define LATHE_DRIVER_AOT_H
 

@@ -4,7 +4,8 @@
  *   NAME.c    types, helpers and kernels (codegen_c_alone), weights, NAME_run
  *
  * NAME_run takes each input, each output and each pool as a pointer and calls the kernels in order.  Kernels are
- * not inlined: two of them may use the same bytes for elements of different types, which a compiler may not see at once. */
+ * not inlined: two of them may use the same bytes for elements of different types, which a compiler may not see at
+ * once. */
 #include <errno.h>
 #include <unistd.h>
 

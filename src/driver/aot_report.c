@@ -1,5 +1,5 @@
-/* aot_report.c: what a program ahead of time costs, before anything is flashed: flash, RAM, multiply-accumulates of each
- * layer, and a picture of memory over time.
+/* aot_report.c: what a program ahead of time costs, before anything is flashed: flash, RAM, multiply-accumulates of
+ * each layer, and a picture of memory over time.
  *
  * A layer is a call of a kernel.  The picture has time to the right, a column for each call, and bytes upwards. */
 #include <math.h>

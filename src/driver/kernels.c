@@ -1,8 +1,8 @@
 /* kernels.c: the kernels, constants and nodes that a program refers to.
  *
  * Primitive functions that are equal share a kernel: layers of the same shape are compiled
- * once, and each call hands over the scalars of its own function.  Each use is a node of its own, for profiles.  Constants that share their bytes
- * share them in the weights too. */
+ * once, and each call hands over the scalars of its own function.  Each use is a node of its own, for profiles.
+ * Constants that share their bytes share them in the weights too. */
 #include <stdlib.h>
 
 #include "driver/program.h"

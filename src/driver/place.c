@@ -1,10 +1,10 @@
 /* place.c: blocks of memory into pools.
  *
  * Blocks are placed one after the other, each where it fits among those that were placed before: what comes out
- * depends on the order alone.  Orders that do well: that of the program, from the block needed longest, from the largest
- * to the smallest, from the one that is in the way of most bytes.  From there the order is climbed: the block that
- * reaches highest is placed first, some times over; then blocks that hold up the highest one are exchanged with others,
- * and what is no worse is kept.
+ * depends on the order alone.  Orders that do well: that of the program, from the block needed longest, from the
+ * largest to the smallest, from the one that is in the way of most bytes.  From there the order is climbed: the block
+ * that reaches highest is placed first, some times over; then blocks that hold up the highest one are exchanged with
+ * others, and what is no worse is kept.
  *
  * Exact search.  Take the best placing there is, and place its blocks again from the lowest to the highest, each
  * at the lowest place that is free: none comes to lie higher.  So some order with the lowest free place is

@@ -5,7 +5,8 @@
 
 #include "driver/test_driver.h"
 
-/* The same machine twice: code by LLVM (where there is one) for all that it can do, and for the architecture's least. */
+/* The same machine twice: code by LLVM (where there is one) for all that it can do, and for the architecture's
+ * least. */
 static const char *const far_text = "llvm -mcpu=generic";
 
 typedef struct Two {

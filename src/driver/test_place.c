@@ -1,4 +1,5 @@
-/* Places of blocks: nothing that is needed at the same time shares bytes, and nothing is above what brute force finds. */
+/* Places of blocks: nothing that is needed at the same time shares bytes, and nothing is above what brute force
+ * finds. */
 #include "driver/place.h"
 #include "driver/test_driver.h"
 

@@ -4,8 +4,8 @@
  * tflite_ops_*.c have the converters, listed in one table (tflite_ops.c), over the kit (kit.h).
  *
  * A quantized tensor stands for real = scale * (stored - zero point).  What such an operator computes is what TFLite's
- * reference kernels compute, to the bit: sums in int32 (int64 of 16-bit data), rescaled by a multiplier of 31 bits and a
- * power of two (tflite_quant.c). */
+ * reference kernels compute, to the bit: sums in int32 (int64 of 16-bit data), rescaled by a multiplier of 31 bits and
+ * a power of two (tflite_quant.c). */
 #ifndef LATHE_TFLITE_IMPORT_H
 #define LATHE_TFLITE_IMPORT_H
 

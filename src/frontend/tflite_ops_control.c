@@ -6,8 +6,8 @@
  *   def @while(state…) { if (cond(state…)) { @while(body(state…)…) } else { (state…) } }
  *
  * A variable has a value that operators replace as they are converted; bodies that may assign one take all of them in
- * and give them out.  A run begins with what CALL_ONCE's subgraph assigns, or zeros: what one run leaves is not there in
- * the next. */
+ * and give them out.  A run begins with what CALL_ONCE's subgraph assigns, or zeros: what one run leaves is not there
+ * in the next. */
 #include "frontend/tflite_ops.h"
 
 enum { ROUNDS = 64 }; /* of widening types */

@@ -253,8 +253,8 @@ static const Node *rsqrt_bytes(Conversion *c, const Node *x)
   return tfl_by_table(c, x, v, out->dtype);
 }
 
-/* The logistic function of i / 24 as a fraction of 16 bits, with half of what a straight line to the next is wrong by in
- * the middle. */
+/* The logistic function of i / 24 as a fraction of 16 bits, with half of what a straight line to the next is wrong by
+ * in the middle. */
 static uint32_t logistic_entry(int i)
 {
   double v[3];
@@ -262,8 +262,8 @@ static uint32_t logistic_entry(int i)
   return i >= 255 ? 65535 : (uint32_t)round(v[0] + (v[1] - (v[0] + v[2]) / 2) / 2);
 }
 
-/* 16 bits: between the 256 entries of a table of the logistic function, which has steps of 1/24; the tangent is twice the
- * logistic of twice, less one. */
+/* 16 bits: between the 256 entries of a table of the logistic function, which has steps of 1/24; the tangent is twice
+ * the logistic of twice, less one. */
 static const Node *logistic_words(Conversion *c, const Node *x, bool tangent)
 {
   double scale = tfl_scale(c, tfl_in(c, 0));
@@ -510,8 +510,8 @@ const Node *tfl_convert_fake_quant(Conversion *c)
 
 /* ---- along axes ------------------------------------------------------------------------------------------------- */
 
-/* The mean (or sum) of stored integers: their sum less the zero points, rescaled; the mean's multiplier has the count in
- * it. */
+/* The mean (or sum) of stored integers: their sum less the zero points, rescaled; the mean's multiplier has the count
+ * in it. */
 static const Node *quantized_mean(Conversion *c, const Node *x, int n, const int64_t *axes, bool mean, bool keep)
 {
   const TflTensor *out = tfl_out(c, 0);
@@ -673,8 +673,8 @@ static const Node *softmax_bytes(Conversion *c, const Node *x, double beta)
   return kit_cast_to(c, y, out->dtype);
 }
 
-/* 512 steps over [least, most] as fractions of 15 bits, with half of what a straight line is wrong by in the middle taken
- * off; all 65536 places between them. */
+/* 512 steps over [least, most] as fractions of 15 bits, with half of what a straight line is wrong by in the middle
+ * taken off; all 65536 places between them. */
 static const Node *fraction_table(Conversion *c, double least, double most, double (*f)(double))
 {
   enum { STEPS = 512 };

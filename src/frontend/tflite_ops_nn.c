@@ -1,8 +1,9 @@
 /* tflite_ops_nn.c: convolutions, products, pools.
  *
  * Data is (N, H, W, C), the weight of a convolution (O, H, W, I), of a depthwise one (1, H, W, O).  Quantized: sums of
- * products of integers, the bias in units of the sums, one rescaling for each output channel.  Floats beside a quantized
- * weight (dynamic range): the data is made 8 bits at run time, with the scale that its largest number asks for. */
+ * products of integers, the bias in units of the sums, one rescaling for each output channel.  Floats beside a
+ * quantized weight (dynamic range): the data is made 8 bits at run time, with the scale that its largest number asks
+ * for. */
 #include <math.h>
 
 #include "frontend/tflite_ops.h"
@@ -516,7 +517,7 @@ const Node *tfl_convert_transpose_conv(Conversion *c)
   return tfl_store(c, tfl_rescale(c, y, qw->n, f, 3), tfl_out(c, 0), tfl_byte(c, 3, 0));
 }
 
-/* ---- three dimensions ----------------------------------------------------------------------------------------------- */
+/* ---- three dimensions --------------------------------------------------------------------------------------- */
 
 /* data (N, D, H, W, C), weight (D, H, W, I, O) */
 const Node *tfl_convert_conv_3d(Conversion *c)
@@ -568,7 +569,7 @@ const Node *tfl_convert_conv_3d_transpose(Conversion *c)
   return tfl_activation(c, bias ? kit_add(c, y, bias) : y, tfl_byte(c, 4, 0));
 }
 
-/* ---- products of batches ------------------------------------------------------------------------------------------ */
+/* ---- products of batches ------------------------------------------------------------------------------------ */
 
 /* Sums in int32 of integers with their zero points taken off; of 16 bits in int64. */
 static const Node *integer_product(Conversion *c, const Node *a, const Node *b, void *env)
@@ -602,7 +603,7 @@ const Node *tfl_convert_batch_matmul(Conversion *c)
   return tfl_store(c, tfl_rescale1(c, y, factor), tfl_out(c, 0), TFL_NONE);
 }
 
-/* ---- resizing --------------------------------------------------------------------------------------------------------- */
+/* ---- resizing ----------------------------------------------------------------------------------------------- */
 
 typedef struct Resize {
   int64_t in, out;

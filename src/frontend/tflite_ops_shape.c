@@ -1,7 +1,7 @@
 /* tflite_ops_shape.c: what moves elements: shapes, slices, parts, orders, and tensors made of a few numbers.
  *
- * Shapes and axes are operands, most of them constants.  Quantized elements are moved as they are stored: TFLite asks for
- * the same scale on both sides. */
+ * Shapes and axes are operands, most of them constants.  Quantized elements are moved as they are stored: TFLite asks
+ * for the same scale on both sides. */
 #include "frontend/tflite_ops.h"
 
 /* ---- operands -------------------------------------------------------------------------------------- */
@@ -449,7 +449,7 @@ const Node *tfl_convert_batch_to_space(Conversion *c)
   return y;
 }
 
-/* ---- tensors made of a few numbers ---------------------------------------------------------------------------------- */
+/* ---- tensors made of a few numbers -------------------------------------------------------------------------- */
 
 const Node *tfl_convert_fill(Conversion *c)
 {

@@ -184,6 +184,6 @@ const Node *tfl_convert_detection(Conversion *c)
   return NULL;
 }
 
-/* ---- what the reader has done already ------------------------------------------------------------------------------ */
+/* ---- what the reader has done already ----------------------------------------------------------------------- */
 
 const Node *tfl_convert_densify(Conversion *c) { return kit_in(c, 0); }

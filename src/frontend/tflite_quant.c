@@ -1,9 +1,9 @@
 /* tflite_quant.c: TFLite's integer arithmetic.
  *
- * A real factor is a multiplier of 31 bits and a power of two.  A product with it is rounded twice, as TFLite's reference
- * kernels do it: to the product over 2^31, halves up, then to the right shift that is left, halves away from zero
- * (qnn.contrib_multiply_shift, rounding DOUBLE).  Factors are quotients of scales, in the precision in which TFLite works
- * them out; each converter says it. */
+ * A real factor is a multiplier of 31 bits and a power of two.  A product with it is rounded twice, as TFLite's
+ * reference kernels do it: to the product over 2^31, halves up, then to the right shift that is left, halves away from
+ * zero (qnn.contrib_multiply_shift, rounding DOUBLE).  Factors are quotients of scales, in the precision in which
+ * TFLite works them out; each converter says it. */
 #include <math.h>
 
 #include "frontend/tflite_import.h"

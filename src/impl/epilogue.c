@@ -74,8 +74,8 @@ static double operations_of(ImplGroup *g, BlockRV store)
   return body->kind == S_STORE ? nest_expr_operations(g->ctx, body->u.store.value) : 0;
 }
 
-/* Their steps wait for each other, and each holds some registers beside the function's constants, which are many where it is long.  Where the code generator puts them abreast
- * (llvm_abreast.c) the constants are counted once. */
+/* Their steps wait for each other, and each holds some registers beside the function's constants, which are many where
+ * it is long.  Where the code generator puts them abreast (llvm_abreast.c) the constants are counted once. */
 int64_t epilogue_abreast(const Target *t, double operations)
 {
   enum { LONG = 24, ABREAST = 5 };

@@ -18,9 +18,9 @@
  * memory.  Data is first copied with zeros around it where windows or the last tile of a row would reach out of it.  A
  * convolution of one tap over neighbours may read its data where it lies (`packed` false).
  *
- * Where the plane's extents are known only at run time all is the same with expressions in their places: whole tiles are
- * computed, and what is there is stored.  Tiles go over the ends of rows only where nobody has to divide by an extent
- * to find data, and panels are made band by band, of as many tiles as pay for a likely extent. */
+ * Where the plane's extents are known only at run time all is the same with expressions in their places: whole tiles
+ * are computed, and what is there is stored.  Tiles go over the ends of rows only where nobody has to divide by an
+ * extent to find data, and panels are made band by band, of as many tiles as pay for a likely extent. */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
@@ -120,8 +120,8 @@ static double run_cycles(const Target *t, const Columns *c, const Im2colPlan *p,
   return runs * cost_run(t, lines + 1, bytes);
 }
 
-/* Cycles of storing, a band's positions of each channel one after the other, that the arithmetic does not hide.  Of more
- * than a few planes written in turn a core does not see coming which line is next (Neoverse-N1). */
+/* Cycles of storing, a band's positions of each channel one after the other, that the arithmetic does not hide.  Of
+ * more than a few planes written in turn a core does not see coming which line is next (Neoverse-N1). */
 static double store_cycles(const Target *t, const Columns *c, const Im2colPlan *p)
 {
   enum { STREAMS = 4 };
@@ -206,8 +206,8 @@ static void add_plans(PlanList *list, const Target *t, const ConvShape *s, int64
     int64_t fit = cost_l2(t) / 2 / (panel ? panel : 1);
     int64_t previous = 0;
     p.packed = packed;
-    /* one band, those that the second-level cache holds, the smallest one (for a microcontroller alone); whole rows where
-     * tiles end with them */
+    /* one band, those that the second-level cache holds, the smallest one (for a microcontroller alone); whole rows
+     * where tiles end with them */
     int64_t least = across ? 1 : s->dims > 1 ? c.row / c.width : c.tiles;
     for (int b = 0; b < (packed ? 3 : 1); b++) {
       p.band = b == 0   ? c.tiles

@@ -92,8 +92,8 @@ Plan impl_tuned(const ImplCall *, const Plan *taken);
 const char *plan_text(Arena *, const Plan *);
 /* The same behind the name of what it is a plan of: "WORKLOAD PLAN", as files of plans and the graph have it. */
 const char *plan_line(const ImplCall *, const Plan *);
-/* Of either form.  Raises with the reason where the text names no implementation of the call's operator, or values that are none of its
- * plans for this call. */
+/* Of either form.  Raises with the reason where the text names no implementation of the call's operator, or values that
+ * are none of its plans for this call. */
 Plan plan_parse(const ImplCall *, const char *text);
 /* Raises for lines that cannot be "WORKLOAD PLAN"; what stands behind # is for people. */
 void plan_check_lines(Ctx *, const char *lines);
@@ -125,7 +125,8 @@ void impl_alter(const ImplCall *, const Plan *, AlteredCall *);
 double impl_likely_elements(const Type *);
 /* Seconds to bring so many bytes from one layout into another. */
 double impl_relayout_seconds(const Target *, double bytes);
-/* Products and convolutions over groups of narrow elements, which dot products take together; false: the call is none. */
+/* Products and convolutions over groups of narrow elements, which dot products take together; false: the call is
+ * none. */
 bool impl_alter_words(Module *, const Target *, const Node *call, AlteredCall *);
 
 /* Is the product faster with its operands in bfloat16?  Of calls over float32, layouts not altered yet. */

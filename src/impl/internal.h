@@ -352,7 +352,8 @@ const Node *alter_transform(Module *, const Node *, const char *from, const char
 bool alter_is_constant(Ctx *, const Node *); /* known at compile time, or made from such */
 /* With so many zeros behind each dimension. */
 const Node *alter_pad(Module *, const Node *, const int64_t *more);
-/* A weight whose first dimension is groups of rows, with zeros behind the last row of each up to a multiple of block. */
+/* A weight whose first dimension is groups of rows, with zeros behind the last row of each up to a multiple of
+ * block. */
 const Node *alter_pad_rows(Module *, const Node *weight, int64_t groups, int64_t block);
 
 /* ---- alter_conv.c -------------------------------------------------------------------------- */

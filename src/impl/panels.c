@@ -16,8 +16,8 @@
  * bfloat16 a step is a pair of channels in one word, or four of them, and then the tile is made of 2 x 2 blocks
  * (blocks.c).
  *
- * A plane whose extents are not known has so many positions as an expression says: whole tiles are computed, and what is
- * there is stored. */
+ * A plane whose extents are not known has so many positions as an expression says: whole tiles are computed, and what
+ * is there is stored. */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 

@@ -8,8 +8,8 @@
 #include "op/nn.h"
 
 /* Cycles of one step of time for a block of so many units and so many samples: for each element of the state a step of
- * the gates' sums, as fast as they are computed or as the recurrence is read; then the activations.  0: registers do not
- * hold the sums. */
+ * the gates' sums, as fast as they are computed or as the recurrence is read; then the activations.  0: registers do
+ * not hold the sums. */
 static double block_cycles(const Target *t, int bits, int64_t units, int64_t samples, int64_t hidden, int64_t gates,
                            int64_t directions)
 {

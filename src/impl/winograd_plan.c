@@ -1,8 +1,9 @@
-/* winograd_plan.c: which ways there are to compute a convolution of 3 x 3 by Winograd's algorithm, and how long each takes.
+/* winograd_plan.c: which ways there are to compute a convolution of 3 x 3 by Winograd's algorithm, and how long each
+ * takes.
  *
- * Tiles of 2, 4 or 6 outputs, where the arithmetic stays exact enough; the weight transformed at compile time (`before`)
- * or in the call; blocks of channels; bands of tiles that pass through all stages together; the register tile of the
- * product. */
+ * Tiles of 2, 4 or 6 outputs, where the arithmetic stays exact enough; the weight transformed at compile time
+ * (`before`) or in the call; blocks of channels; bands of tiles that pass through all stages together; the register
+ * tile of the product. */
 #include "impl/internal.h"
 #include "op/nn.h"
 

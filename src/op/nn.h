@@ -96,8 +96,8 @@ typedef struct WinogradMatrices {
 bool nn_winograd_matrices(int tile, int r, DType, bool bare, WinogradMatrices *);
 /* The row of v (rows x n) that `at` names times the elements e: a sum without zeros, which row it
  * is decided by selects that vanish when `at` is written out. */
-/* The meaning of the blocked one, products of tiles made for a multiple of so many: behind the last tile it stands there
- * again. */
+/* The meaning of the blocked one, products of tiles made for a multiple of so many: behind the last tile it stands
+ * there again. */
 void nn_winograd_blocked(OpCall *, int64_t multiple, const Tensor *const *in, const Tensor **out);
 const Expr *nn_winograd_row(Module *, DType, double (*v)[WINOGRAD_MAX], int rows, int n, const Expr *at,
                             const Expr *const *e);

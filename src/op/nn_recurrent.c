@@ -12,8 +12,9 @@
  * reverse it starts from its own end.  The units of the state are walked in blocks: the gates of a block are
  * summed up together and turned into its new state while they are at hand.  With attribute `block` the
  * recurrence is stored in that order, (directions, blocks, state, gates, block), so that it is read straight
- * ahead and a block is a few vectors (the last one may have fewer units, with anything behind them); with `samples` so many of the batch share what is read of it.  The state is the
- * output Y_h (and Y_c) itself; a step writes Y and takes it over when all blocks are done. */
+ * ahead and a block is a few vectors (the last one may have fewer units, with anything behind them); with `samples` so
+ * many of the batch share what is read of it.  The state is the output Y_h (and Y_c) itself; a step writes Y and takes
+ * it over when all blocks are done. */
 #include "op/nn_kit.h"
 
 DEFINE_ATTRS_TABLE(Recurrent, RECURRENT_ATTRS)

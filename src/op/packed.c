@@ -4,7 +4,8 @@
  *       a tensor that the function fills: it is handed the arguments and then the tensor ("destination passing").  The
  *       same arguments give the same result, so calls may be shared and dropped
  *   call_packed(x0, x1, …; func, type)
- *       an object that the function makes: a value of a data type without constructors, `extern type T`.  It may have an
+ *       an object that the function makes: a value of a data type without constructors, `extern type T`.  It may have
+ * an
  *       effect: bound by a let it is neither shared nor dropped
  *
  * Arguments are tensors and objects.  Only a compiled model has a registry to ask: the interpreter refuses them. */

@@ -1,7 +1,8 @@
 /* qnn_fixed.c: functions in fixed point, as integer kernels without floats compute them.
  *
  *   reciprocal   data counts in 2^(integer_bits - 31); with s the bits that its top bit is moved up by,
- *                1 / data = multiplier * 2^(s - 31), multiplier by three of Newton's steps over 2^31 / (1 + x), x in [0, 1)
+ *                1 / data = multiplier * 2^(s - 31), multiplier by three of Newton's steps over 2^31 / (1 + x), x in
+ * [0, 1)
  *
  * Products of two fractions of 31 bits are rounded halves up (high below). */
 #include "op/qnn.h"

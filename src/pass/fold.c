@@ -472,8 +472,8 @@ const Node *pass_fold_constant(PassContext *pc, Module *m, const Node *f, const 
 
 /* ---- LiftWeights ------------------------------------------------------------------------------------------ */
 
-/* What FoldConstant would make larger than it was (a convolution's weights, as Winograd's algorithm wants them), or more
- * of than one (an embedding that is also the matrix of the last product) is computed when the model is loaded:
+/* What FoldConstant would make larger than it was (a convolution's weights, as Winograd's algorithm wants them), or
+ * more of than one (an embedding that is also the matrix of the last product) is computed when the model is loaded:
  *
  *   conv(x, transform(const))   ->   @main(x, w0):  conv(x, w0)
  *                                    @prepare():    (transform(const),)

@@ -146,8 +146,8 @@ const char *pass_device_text(Arena *, const DeviceList *, int device); /* "cpu(1
  * device_copy alone. */
 typedef struct DevicePlan DevicePlan;
 DevicePlan *pass_device_plan(Arena *, Module *, const DeviceList *);
-/* A number of the list; of a function where its result is.  -1: a function as a value, or a constant, which kernels have
- * on their own device.  A node that the plan did not see is on the host. */
+/* A number of the list; of a function where its result is.  -1: a function as a value, or a constant, which kernels
+ * have on their own device.  A node that the plan did not see is on the host. */
 int pass_device_of(DevicePlan *, const Node *);
 /* Where a pass looks at one node after the other: NULL when the context has one target … */
 DevicePlan *pass_plan_targets(PassContext *, Module *, Arena *);

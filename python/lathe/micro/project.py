@@ -124,7 +124,9 @@ class Project:
     def _run(self, *command: str) -> str:
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
         if done.returncode:
-            raise error.LatheError(f"{' '.join(command[:3])} failed with status {done.returncode}: {(done.stderr or done.stdout)[-600:]}")
+            raise error.LatheError(
+                f"{' '.join(command[:3])} failed with status {done.returncode}: {(done.stderr or done.stdout)[-600:]}"
+            )
         return done.stdout
 
     def build(self, options: Any = None) -> str:
@@ -168,13 +170,15 @@ def generate_project(lib: AotExecutorFactoryModule, project_dir: Any, board: str
     """Writes a bare-metal project for a board around a model that relay.build made with Executor("aot") for one of the
     board's processors.  inputs, by name, become part of the project (default: zeros)."""
     if not isinstance(lib, AotExecutorFactoryModule):
-        raise error.TypeError("generate_project takes what relay.build(executor=Executor(\"aot\")) gives")
+        raise error.TypeError('generate_project takes what relay.build(executor=Executor("aot")) gives')
     if board not in BOARDS:
         raise error.ArgumentError(f"there is no board '{board}'; there are {', '.join(BOARDS)}")
     entry, row = lib.report["entries"][0], BOARDS[board]
     cpu = re.search(r"-mcpu=(\S+)", lib.report["target"])
     if not cpu or cpu[1] not in row.cpus.split():
-        raise error.ArgumentError(f"{board} has a {row.cpus.split()[0]}; the model was compiled for '{lib.report['target']}'")
+        raise error.ArgumentError(
+            f"{board} has a {row.cpus.split()[0]}; the model was compiled for '{lib.report['target']}'"
+        )
     if any("pool" in p for p in entry["inputs"] + entry["outputs"]) or len(lib.report["pools"]) > 1:
         raise error.UnsupportedError("generate_project: one pool, and inputs and outputs outside of it")
     folder, name = os.fspath(project_dir), re.sub("[^a-zA-Z0-9]", "_", lib.libmod_name)
@@ -183,7 +187,9 @@ def generate_project(lib: AotExecutorFactoryModule, project_dir: Any, board: str
     files = {
         "board.ld": _LINK.format(board=board, code=row.code, data=row.data, bytes=row.bytes),
         "start.c": _START,
-        "Makefile": _MAKE.format(name=lib.libmod_name, board=board, cpu=cpu[1], flags=_FLAGS[cpu[1]], tools=_TOOLS, machine=row.machine),
+        "Makefile": _MAKE.format(
+            name=lib.libmod_name, board=board, cpu=cpu[1], flags=_FLAGS[cpu[1]], tools=_TOOLS, machine=row.machine
+        ),
         "main.c": _main(lib, name, entry, inputs or {}),
     }
     for file, text in files.items():
@@ -201,13 +207,15 @@ def _main(lib: AotExecutorFactoryModule, name: str, entry: Dict[str, Any], input
     for i, port in enumerate(entry["inputs"]):
         value = np.ascontiguousarray(inputs.get(port["name"], np.zeros(port["shape"], port["dtype"])), port["dtype"])
         if value.nbytes != port["bytes"]:
-            raise error.ArgumentError(f"input '{port['name']}' takes {port['dtype']} {tuple(port['shape'])}, not {value.dtype} {value.shape}")
+            raise error.ArgumentError(
+                f"input '{port['name']}' takes {port['dtype']} {tuple(port['shape'])}, not {value.dtype} {value.shape}"
+            )
         text += _c_array("static const", f"input{i}", value.tobytes())
     for i, port in enumerate(entry["outputs"]):
         text += f"static union {{ unsigned char bytes[{max(port['bytes'], 1)}]; uint64_t align; }} output{i};\n"
     text += f"static uint64_t workspace[{name.upper()}_WORKSPACE_BYTES / 8 + 1];\n\n"
-    text += "static void print(int number, const unsigned char *bytes, int n)\n{\n  printf(\"output %d \", number);\n"
-    text += "  for (int i = 0; i < n; i++) printf(\"%02x\", bytes[i]);\n  printf(\"\\n\");\n}\n\nint main(void)\n{\n"
+    text += 'static void print(int number, const unsigned char *bytes, int n)\n{\n  printf("output %d ", number);\n'
+    text += '  for (int i = 0; i < n; i++) printf("%02x", bytes[i]);\n  printf("\\n");\n}\n\nint main(void)\n{\n'
     args = [f"(const void *)input{i}.bytes" for i in range(len(entry["inputs"]))]
     args += [f"(void *)output{i}.bytes" for i in range(len(entry["outputs"]))]
     text += f"  {name}_run({', '.join([*args, 'workspace'])});\n"

@@ -47,7 +47,9 @@ class AotExecutorFactoryModule:
     def get_source(self, fmt: str = "c") -> str:
         """The program; fmt "h": its header."""
         if fmt not in ("", "c", "h"):
-            raise error.UnsupportedError(f"a program ahead of time is C: its source is had as 'c' or 'h', not as '{fmt}'")
+            raise error.UnsupportedError(
+                f"a program ahead of time is C: its source is had as 'c' or 'h', not as '{fmt}'"
+            )
         return call("compiled_aot_file", self._compiled, self.libmod_name, f".{fmt or 'c'}")
 
     @property
@@ -76,7 +78,9 @@ class AotExecutorFactoryModule:
             done = subprocess.run([os.environ.get("CC") or "cc", "-shared", "-o", library, name, "-lm"],
                                   capture_output=True, text=True)  # fmt: skip
             if done.returncode:
-                raise error.UnsupportedError(f"the program for target {self.target} does not run on this machine: {done.stderr[:400]}")
+                raise error.UnsupportedError(
+                    f"the program for target {self.target} does not run on this machine: {done.stderr[:400]}"
+                )
             self._library = ctypes.CDLL(library)
         return self._library
 
@@ -107,7 +111,7 @@ class AotModule:
 
     def __init__(self, module: Any):
         if not isinstance(module, AotInstance):
-            raise error.TypeError(f"AotModule takes lib[\"default\"](device), not a {type(module).__name__}")
+            raise error.TypeError(f'AotModule takes lib["default"](device), not a {type(module).__name__}')
         self.module, lib = module, module.lib
         entry = lib.report["entries"][0]
         self._inputs: List[Dict[str, Any]] = entry["inputs"]
@@ -125,7 +129,9 @@ class AotModule:
     def _number(self, key: Union[int, str]) -> int:
         at = self.get_input_index(key) if isinstance(key, str) else int(key)
         if not 0 <= at < len(self._inputs):
-            raise error.NotFoundError(f"there is no input {key!r}; there are {', '.join(p['name'] for p in self._inputs)}")
+            raise error.NotFoundError(
+                f"there is no input {key!r}; there are {', '.join(p['name'] for p in self._inputs)}"
+            )
         return at
 
     def set_input(self, key: Union[None, int, str] = None, value: Any = None, **params: Any) -> None:
@@ -184,10 +190,7 @@ class AotModule:
 
     def get_input_info(self) -> Any:
         """Shapes and dtypes of the inputs, by name."""
-        return (
-            {p["name"]: tuple(p["shape"]) for p in self._inputs},
-            {p["name"]: p["dtype"] for p in self._inputs},
-        )
+        return ({p["name"]: tuple(p["shape"]) for p in self._inputs}, {p["name"]: p["dtype"] for p in self._inputs})
 
     def get_input_name(self, index: int) -> str:
         """The name of an input."""

@@ -121,7 +121,7 @@ def _no_gradient(call: Call, _g: Any) -> List[None]:
 
 _STEPS = """floor ceil trunc round sign equal not_equal less less_equal greater greater_equal logical_and logical_or
     logical_xor logical_not isnan isinf isfinite zeros_like ones_like shape_of ndarray_size argmax argmin argsort
-    one_hot     floor_divide trunc_divide zeros ones full arange"""
+    one_hot floor_divide trunc_divide zeros ones full arange"""
 for _name in _STEPS.split():
     RULES[_name] = _no_gradient
 
