@@ -1,8 +1,8 @@
 """Derivatives of operators: for a call and the gradient of its result, the gradients of its arguments.
 
 A rule takes the call and that gradient (a list of them where the call gives a tuple) and returns one expression for
-each argument, a list of them for one that is a tuple; None stands for what the result does not vary with.  `register_gradient` adds one.
-"""
+each argument, a list of them for one that is a tuple; None stands for what the result does not vary with.
+`register_gradient` adds one."""
 
 from __future__ import annotations
 
