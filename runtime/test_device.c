@@ -1,9 +1,7 @@
 /* test_device.c: models over a device with memory of its own (test_device.h), modules of other kinds, entries, objects,
  * packed functions; every allocation, copy and launch failing once in turn. */
 #include "test_device.h"
-
-LATHE_RT_API const char *__asan_default_options(void);
-const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
+#include "test_sanitizers.h"
 
 /* ---- host allocations that fail --------------------------------------------------------- */
 

@@ -5,9 +5,7 @@
 #endif
 
 #include "test_kit.h"
-
-LATHE_RT_API const char *__asan_default_options(void);
-const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
+#include "test_sanitizers.h"
 
 /* ---- a kernel: c[n] = a[n] + b[n] + s, with a workspace that it fills ----------------------- */
 

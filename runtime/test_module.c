@@ -15,12 +15,7 @@
 #include <cmocka.h>
 
 #include "lathe_rt.h"
-
-/* For sanitizers: a refused giant allocation is a result, and threads after a fork are meant. */
-LATHE_RT_API const char *__tsan_default_options(void);
-const char *__tsan_default_options(void) { return "allocator_may_return_null=1:die_after_fork=0"; }
-LATHE_RT_API const char *__asan_default_options(void);
-const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
+#include "test_sanitizers.h"
 
 #if defined(__x86_64__)
 #define ARCH "x86_64"

@@ -10,12 +10,7 @@
 #include <cmocka.h>
 
 #include "lathe_rt.h"
-
-/* For sanitizers: a refused giant allocation is a result, and threads after a fork are meant. */
-LATHE_RT_API const char *__tsan_default_options(void);
-const char *__tsan_default_options(void) { return "allocator_may_return_null=1:die_after_fork=0"; }
-LATHE_RT_API const char *__asan_default_options(void);
-const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
+#include "test_sanitizers.h"
 
 static const LatheRtDevice cpu0 = {LATHE_RT_CPU, 0};
 static const LatheRtDType f32 = {2, 32, 1}, i8 = {0, 8, 1};
