@@ -3,6 +3,7 @@
  * In: .npy (any version, C order), members of .npz that are stored without compression.
  * Out: tensors of the runtime; .npy and .npz files.  Every length is checked against the
  * file before it is believed. */
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,11 +28,14 @@ static bool read_all(const char *path, Bytes *out, LatheRtError *err)
   if (f && !fseek(f, 0, SEEK_END)) n = ftell(f);
   out->p = n >= 0 && n < LONG_MAX ? malloc((size_t)n + 1) : NULL; /* a folder says LONG_MAX */
   bool ok = out->p && !fseek(f, 0, SEEK_SET) && fread(out->p, 1, (size_t)n, f) == (size_t)n;
+  const char *why = f && n == LONG_MAX ? strerror(EISDIR) : strerror(errno);
   if (f) fclose(f);
   out->n = ok ? (size_t)n : 0;
   if (ok) return true;
   free(out->p);
-  return fail(err, path, "cannot be read");
+  char text[96];
+  snprintf(text, sizeof text, "cannot be read: %s", why);
+  return fail(err, path, text);
 }
 
 /* ---- dtypes ----------------------------------------------------------------------------- */

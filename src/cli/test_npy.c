@@ -118,8 +118,9 @@ static void truncated_files(void **state)
     free(whole.p);
   }
   assert_false(npy_read("/nonexistent/x.npy", "", &back, &err));
-  assert_non_null(strstr(err.text, "cannot be read"));
+  assert_non_null(strstr(err.text, "cannot be read: No such file or directory"));
   assert_false(npy_read("/tmp", "", &back, &err));
+  assert_non_null(strstr(err.text, "cannot be read: Is a directory"));
 }
 
 int main(void)
