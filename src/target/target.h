@@ -83,7 +83,7 @@ typedef enum {
 } CpuFeature;
 
 /* How fast a core computes and reads.  Rates are bits or bytes of one cycle, so that they hold for vectors of any
- * width; schedules ask for them through src/impl/cost.c. */
+ * width; schedules ask for them through src/impl/cpu/cost.c. */
 typedef struct CoreInfo {
   double ghz;      /* clock under vector load */
   int fma_bits;    /* of multiply-adds begun in a cycle: 2 pipes of 128 bits are 256 */
