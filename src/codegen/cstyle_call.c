@@ -148,6 +148,7 @@ static void make_multiply_shift(Cgen *g, const char *name, DType t)
             "%s %s(%s x, %s y, %s q, %s s)\n{\n"
             "  %s right = (%s)q - (%s)s, product = (%s)x * (%s)y;\n"
             "  if (right > 62 || right < -63) return 0;\n"
+            "  if (right == 31 && product >> 31 > 2147483647) return 2147483647;\n"
             "  if (right > 0) return (%s)((product + ((%s)1 << (right - 1))) >> right);\n"
             "  return (%s)((%s)product << -right);\n}",
             T, name, T, T, T, T, L, L, L, L, L, T, L, T, U);
@@ -561,6 +562,7 @@ Frag cs_call(Cgen *g, const Expr *e, int lane)
   case IN_BITNOT:
   case IN_SHL:
   case IN_SHR: return bit_call(g, e, lane);
+  case IN_SHR_ROUND: BUG(g->ctx, "c: a rounding shift that lowering did not spell out");
   case IN_POPCOUNT:
   case IN_CLZ:
     return vector ? cs_frag(cs_lanes(g, e), P_POST)

@@ -176,32 +176,29 @@ static bool constant_shift(const Expr *e, int64_t *out)
   return true;
 }
 
-/* Lanes from .. from + n of a vector. */
-static LLVMValueRef part_of(Gen *g, LLVMValueRef v, int from, int n)
-{
-  LLVMValueRef at[64];
-  for (int i = 0; i < n; i++) at[i] = gen_int(g, g->i32, from + i);
-  return LLVMBuildShuffleVector(g->b, v, LLVMGetPoison(LLVMTypeOf(v)), LLVMConstVector(at, (unsigned)n), "");
-}
-
-/* round(x*y * 2^-31) of int32 by AArch64's instruction, four lanes at a time. */
-static LLVMValueRef high_product(Gen *g, LLVMValueRef x, LLVMValueRef y, int lanes)
+/* An instruction of AArch64 over two operands of int32, four lanes at a time. */
+static LLVMValueRef four_by_four(Gen *g, const char *name, const LLVMValueRef *of, int lanes)
 {
   LLVMTypeRef type = LLVMVectorType(g->i32, (unsigned)lanes);
-  if (lanes == 4) return gen_intrinsic(g, "llvm.aarch64.neon.sqrdmulh", 1, &type, 2, (LLVMValueRef[]){x, y});
+  if (lanes == 4) return gen_intrinsic(g, name, 1, &type, 2, (LLVMValueRef[]){of[0], of[1]});
   int half = lanes / 2;
   LLVMValueRef part[2];
-  for (int i = 0; i < 2; i++)
-    part[i] = high_product(g, part_of(g, x, i * half, half), part_of(g, y, i * half, half), half);
-  LLVMValueRef at[64];
-  for (int i = 0; i < lanes; i++) at[i] = gen_int(g, g->i32, i);
-  return LLVMBuildShuffleVector(g->b, part[0], part[1], LLVMConstVector(at, (unsigned)lanes), "");
+  for (int i = 0; i < 2; i++) {
+    LLVMValueRef side[] = {gen_part(g, of[0], i * half, half), gen_part(g, of[1], i * half, half)};
+    part[i] = four_by_four(g, name, side, half);
+  }
+  return gen_join(g, part[0], part[1], lanes);
 }
 
-static bool has_high_product(const Gen *g, DType t)
+/* x * 2^-n, halves away from zero: those below zero are made one less, then halves go up.  (x & -n) is below zero where
+ * x is and something is shifted out. */
+static LLVMValueRef round_shift(Gen *g, DType t, LLVMValueRef x, LLVMValueRef n)
 {
-  bool power = t.lanes >= 4 && t.lanes <= 64 && !(t.lanes & (t.lanes - 1));
-  return g->t->arch == ARCH_AARCH64 && t.code == DT_INT && t.bits == 32 && power;
+  LLVMValueRef by = LLVMBuildNeg(g->b, LLVMBuildAnd(g->b, n, gen_splat(g, gen_int(g, g->i32, 31), t.lanes), ""), "");
+  LLVMValueRef below =
+      LLVMBuildAShr(g->b, LLVMBuildAnd(g->b, x, by, ""), gen_splat(g, gen_int(g, g->i32, 31), t.lanes), "");
+  LLVMValueRef less = four_by_four(g, "llvm.aarch64.neon.sqadd", (LLVMValueRef[]){x, below}, t.lanes);
+  return four_by_four(g, "llvm.aarch64.neon.srshl", (LLVMValueRef[]){less, by}, t.lanes);
 }
 
 /* round(x*y * 2^-right), halves up.  A literal shift of 32-bit numbers fits 64 bits;
@@ -211,12 +208,8 @@ static LLVMValueRef multiply_shift(Gen *g, const Expr *e, LLVMValueRef *arg)
   DType t = e->dtype;
   int64_t right;
   bool fits = t.bits <= 32 && constant_shift(e, &right) && right > 0 && right <= 62;
-  if (fits && right == 31 && has_high_product(g, t)) {
-    /* it saturates where both are the least: a product with that is the other side's negative */
-    LLVMValueRef least = gen_splat(g, gen_int(g, g->i32, INT32_MIN), t.lanes);
-    return LLVMBuildSelect(g->b, LLVMBuildICmp(g->b, LLVMIntEQ, arg[1], least, ""), LLVMBuildNeg(g->b, arg[0], ""),
-                           high_product(g, arg[0], arg[1], t.lanes), "");
-  }
+  if (fits && right == 31 && t.code == DT_INT && t.bits == 32 && target_rounds(g->t, t.lanes))
+    return four_by_four(g, "llvm.aarch64.neon.sqrdmulh", arg, t.lanes);
   LLVMTypeRef elem = LLVMIntTypeInContext(g->lc, fits ? 64 : 128);
   LLVMTypeRef type = t.lanes > 1 ? LLVMVectorType(elem, t.lanes) : elem;
   LLVMValueRef w[4];
@@ -228,8 +221,12 @@ static LLVMValueRef multiply_shift(Gen *g, const Expr *e, LLVMValueRef *arg)
   if (fits) {
     LLVMValueRef half = gen_splat(g, gen_int(g, elem, INT64_C(1) << (right - 1)), t.lanes);
     LLVMValueRef sum = LLVMBuildAdd(g->b, product, half, "");
-    return LLVMBuildTrunc(g->b, LLVMBuildAShr(g->b, sum, gen_splat(g, gen_int(g, elem, right), t.lanes), ""),
-                          gen_type(g, t), "");
+    sum = LLVMBuildAShr(g->b, sum, gen_splat(g, gen_int(g, elem, right), t.lanes), "");
+    if (right == 31) {
+      LLVMValueRef most = gen_splat(g, gen_int(g, elem, INT32_MAX), t.lanes);
+      sum = LLVMBuildSelect(g->b, LLVMBuildICmp(g->b, LLVMIntSLT, sum, most, ""), sum, most, "");
+    }
+    return LLVMBuildTrunc(g->b, sum, gen_type(g, t), "");
   }
   LLVMValueRef zero = LLVMConstNull(type);
   LLVMValueRef by = LLVMBuildSub(g->b, w[2], w[3], "");
@@ -242,6 +239,13 @@ static LLVMValueRef multiply_shift(Gen *g, const Expr *e, LLVMValueRef *arg)
   LLVMValueRef half = LLVMBuildShl(g->b, one, LLVMBuildSub(g->b, rn, one, ""), "");
   LLVMValueRef down = LLVMBuildAShr(g->b, LLVMBuildAdd(g->b, product, half, ""), rn, "");
   LLVMValueRef v = LLVMBuildSelect(g->b, is_right, down, LLVMBuildShl(g->b, product, ln, ""), "");
+  if (t.bits == 32) {
+    LLVMValueRef most = gen_splat(g, gen_int(g, elem, INT64_C(1) << 62), t.lanes);
+    LLVMValueRef all = gen_splat(g, gen_int(g, elem, 31), t.lanes);
+    LLVMValueRef over = LLVMBuildAnd(g->b, LLVMBuildICmp(g->b, LLVMIntEQ, product, most, ""),
+                                     LLVMBuildICmp(g->b, LLVMIntEQ, by, all, ""), "");
+    v = LLVMBuildSelect(g->b, over, gen_splat(g, gen_int(g, elem, INT32_MAX), t.lanes), v, "");
+  }
   return LLVMBuildTrunc(g->b, LLVMBuildSelect(g->b, gone, zero, v, ""), gen_type(g, t), "");
 }
 
@@ -443,6 +447,7 @@ static LLVMValueRef of_values(Gen *g, const Expr *e)
   if (in == IN_BITXOR) return LLVMBuildXor(g->b, a[0], a[1], "");
   if (in == IN_BITNOT) return LLVMBuildNot(g->b, a[0], "");
   if (in == IN_SHL || in == IN_SHR) return shift(g, e, a);
+  if (in == IN_SHR_ROUND) return round_shift(g, t, a[0], a[1]);
   if (in == IN_POPCOUNT) return of_type(g, "llvm.ctpop", 1, a);
   if (in == IN_QMULSHIFT) return multiply_shift(g, e, a);
   DType from = e->arg[0]->dtype; /* IN_CLZ */
@@ -498,6 +503,7 @@ LLVMValueRef gen_call(Gen *g, const Expr *e)
   case IN_BITNOT:
   case IN_SHL:
   case IN_SHR:
+  case IN_SHR_ROUND:
   case IN_POPCOUNT:
   case IN_CLZ:
   case IN_QMULSHIFT: return of_values(g, e);

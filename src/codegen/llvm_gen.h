@@ -119,6 +119,12 @@ LLVMValueRef gen_ambient(Gen *, Ambient);
 void gen_alias_scopes(Gen *);
 LLVMValueRef gen_load_contiguous(Gen *, const Buffer *, LLVMValueRef base, int lanes); /* as it lies in memory */
 
+/* ---- llvm_bytes.c: vectors of bytes -------------------------------------------------------- */
+LLVMValueRef gen_part(Gen *, LLVMValueRef vector, int from, int n);     /* lanes from … from + n */
+LLVMValueRef gen_join(Gen *, LLVMValueRef, LLVMValueRef, int lanes);    /* of both together */
+/* Bytes of a table of 256; NULL: it is no such table, or the target has no such instruction. */
+LLVMValueRef gen_look_up(Gen *, const Buffer *, const Expr *index);
+
 /* ---- llvm_turn.c ------------------------------------------------------------------------ */
 /* Makes the loads of a sequence that are the columns of a square, into the memo. */
 void gen_turned_loads(Gen *, Stmt *seq);

@@ -513,6 +513,8 @@ static LLVMValueRef load_vector(Gen *g, const Buffer *buffer, const Expr *index)
   bool even = split_lanes(g, index, &l);
   LLVMValueRef window = even && l.stride >= -1 && l.stride <= 1 ? NULL : load_window(g, buffer, index);
   if (window) return window;
+  LLVMValueRef looked_up = even ? NULL : gen_look_up(g, buffer, index);
+  if (looked_up) return looked_up;
   if (!even) return load_lanes(g, buffer, index, NULL);
   if (l.stride == 1) return load_contiguous(g, buffer, l.base, lanes, g->mask);
   if (l.stride == 0 && !g->mask) {

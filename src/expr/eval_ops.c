@@ -175,10 +175,20 @@ static int64_t multiply_shift(int64_t x, int64_t y, int64_t q, int64_t s)
 {
   Wide product = (Wide)x * y;
   int64_t right = q - s;
+  if (right == 31 && x == INT32_MIN && y == INT32_MIN) return INT32_MAX;
   if (right >= 127) return 0;
   if (right > 0) return (int64_t)((product + ((Wide)1 << (right - 1))) >> right);
   if (right <= -64) return 0;
   return (int64_t)((uint64_t)product << -right);
+}
+
+/* x * 2^-n, halves away from zero. */
+static int64_t round_shift(Value x, int n)
+{
+  if (n == 0) return x.i;
+  Wide wide = is_unsigned(x.dtype) ? (Wide)int_bits(x) : (Wide)x.i;
+  Wide half = (Wide)1 << (n - 1);
+  return (int64_t)(wide < 0 ? -((-wide + half) >> n) : (wide + half) >> n);
 }
 
 static int64_t int_function(Intrin f, const Value *arg)
@@ -195,6 +205,7 @@ static int64_t int_function(Intrin f, const Value *arg)
   if (f == IN_BITOR) return (int64_t)(x | y);
   if (f == IN_BITXOR) return (int64_t)(x ^ y);
   if (f == IN_SHL) return (int64_t)(x << n);
+  if (f == IN_SHR_ROUND) return round_shift(arg[0], n);
   return is_unsigned(arg[0].dtype) ? (int64_t)(x >> n) : arg[0].i >> n; /* IN_SHR */
 }
 

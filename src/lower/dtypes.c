@@ -328,6 +328,7 @@ static const Expr *legal_int_call(Legal *l, const Expr *e, const Expr **arg)
   int64_t mask = (int64_t)((1ull << t.bits) - 1);
   switch (e->u.intrin) {
   case IN_SHL:
+  case IN_SHR_ROUND:
   case IN_SHR: arg[1] = expr_floormod(m, bit_and(l, arg[1], mask), expr_int(m, arg[1]->dtype, t.bits)); break;
   case IN_POPCOUNT: arg[0] = bit_and(l, arg[0], mask); break;
   case IN_CLZ:

@@ -524,8 +524,26 @@ static const Expr *expand_groups(Module *m, const Target *target, const Expr *ca
   return sum;
 }
 
+/* x * 2^-n, halves away from zero.  No sum here leaves the dtype, however large x is. */
+static const Expr *expand_round_shift(Module *m, const Target *target, const Expr *call)
+{
+  DType t = call->dtype;
+  if (t.code == DT_INT && t.bits == 32 && target_rounds(target, t.lanes)) return NULL;
+  const Expr *x = call->arg[0];
+  const Expr *one = expr_int(m, t, 1);
+  const Expr *zero = expr_int(m, t, 0);
+  const Expr *mask = expr_sub(m, expr_call(m, DT_NONE, IN_SHL, 2, (const Expr *[]){one, call->arg[1]}), one);
+  const Expr *half = expr_call(m, DT_NONE, IN_SHR, 2, (const Expr *[]){mask, one});
+  if (t.code == DT_INT) /* -1 below zero */
+    half = expr_sub(m, half, expr_call(m, DT_NONE, IN_SHR, 2, (const Expr *[]){x, expr_int(m, t, t.bits - 1)}));
+  const Expr *rest = expr_call(m, DT_NONE, IN_BITAND, 2, (const Expr *[]){x, mask});
+  const Expr *down = expr_call(m, DT_NONE, IN_SHR, 2, (const Expr *[]){x, call->arg[1]});
+  return expr_add(m, down, expr_select(m, expr_lt(m, half, rest), one, zero));
+}
+
 const Expr *lower_math(Module *m, const Target *target, const Expr *call)
 {
+  if (call->kind == E_CALL && call->u.intrin == IN_SHR_ROUND) return expand_round_shift(m, target, call);
   if (call->kind == E_CALL && call->u.intrin == IN_DOT) return expand_groups(m, target, call);
   if (call->kind == E_CALL && call->u.intrin == IN_BF16_DOT) return expand_dot(m, target, call);
   if (call->kind != E_CALL || call->u.intrin >= IN_ABS || call->nargs < 1) return NULL;

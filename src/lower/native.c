@@ -476,6 +476,7 @@ static bool is_native(const Target *t, const Expr *e)
   case IN_BITNOT:
   case IN_SHL:
   case IN_SHR:
+  case IN_SHR_ROUND:
   case IN_POPCOUNT:
   case IN_CLZ:
   case IN_BF16_DOT:

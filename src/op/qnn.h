@@ -136,4 +136,10 @@ const Node *qnn_centred(Module *, const Node *, const Node *zero, int axis);
 /* int32 values around zero to the stored form: limited, zero point added, narrowed. */
 const Node *qnn_store(Module *, const Node *, const Node *zero, DType out);
 
+/* ---- qnn_table.c --------------------------------------------------------------------------------- */
+
+const Node *qnn_every_byte(Module *, DType); /* the 256 values of a dtype, the least first */
+/* table[data - least value], by qnn.contrib_lookup */
+const Node *qnn_lookup(Module *, const Node *data, const Node *table);
+
 #endif

@@ -281,16 +281,8 @@ static const Node *by_table(Module *m, const Node *call, RealFunction f)
   DType t = x->type->dtype;
   bool constant = true;
   for (int i = 1; i < 5; i++) constant &= call->arg[i]->kind == N_CONST;
-  if (t.bits > 8 || !constant) return through_reals(m, call, x, f);
-  int n = 1 << t.bits;
-  double *v = arena_array(scratch(m->ctx), double, n);
-  for (int i = 0; i < n; i++) v[i] = dtype_min(t) + i;
-  const Node *table = through_reals(m, call, qnn_vector(m, t, n, v), f);
-  const Node *at = qnn_arith(m, "subtract", qnn_cast(m, x, DT_I32), op_number(m, DT_I32, dtype_min(t)));
-  TakeAttrs *a = attrs_new(m, &Take_attrs);
-  attrs_set_ints(m, &Take_attrs, a, "axis", 1, (const int64_t[]){0});
-  a->mode = "fast";
-  return nn_call(m, "take", 2, (const Node *[]){table, at}, a);
+  if (t.bits == 8 && constant) return qnn_lookup(m, x, through_reals(m, call, qnn_every_byte(m, t), f));
+  return through_reals(m, call, x, f);
 }
 
 /* clang-format off */

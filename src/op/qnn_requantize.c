@@ -319,18 +319,6 @@ static const Type *multiply_shift_type(OpCall *c)
   return type_tensor(c->m, DT_I32, n, all);
 }
 
-/* x over 2^shift, an int32, halves away from zero.  No sum here leaves int32, however large x is. */
-static const Expr *shifted_down(Module *m, const Expr *x, const Expr *shift)
-{
-  const Expr *zero = expr_int(m, DT_I32, 0);
-  const Expr *one = expr_int(m, DT_I32, 1);
-  const Expr *mask = expr_sub(m, op_intrin2(m, IN_SHL, one, shift), one);
-  const Expr *sign = op_intrin2(m, IN_SHR, x, expr_int(m, DT_I32, 31)); /* -1 below zero */
-  const Expr *half = expr_sub(m, op_intrin2(m, IN_SHR, mask, one), sign);
-  const Expr *up = expr_lt(m, half, op_intrin2(m, IN_BITAND, x, mask));
-  return expr_add(m, op_intrin2(m, IN_SHR, x, shift), expr_select(m, up, one, zero));
-}
-
 static void multiply_shift_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 {
   const QnnMultiplyShiftAttrs *a = c->attrs;
@@ -358,7 +346,7 @@ static void multiply_shift_compute(OpCall *c, const Tensor *const *in, const Ten
   }
   if (*a->rounding == 'D') {
     const Expr *rest = expr_sub(m, op_broadcast_read(m, in[2], x.ndim, x.index), expr_cast(m, DT_I32, first));
-    y = shifted_down(m, y, rest);
+    y = op_intrin2(m, IN_SHR_ROUND, y, rest);
   }
   out[0] = op_emit(c, &x, NULL, y);
 }

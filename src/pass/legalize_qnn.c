@@ -121,16 +121,17 @@ static const Node *padded(Turn *t, const Node *x, int axis, int64_t more, const 
 
 static void whole_words(Turn *t, const Node *n, const Node **arg)
 {
-  if (!is_call(n, "qnn.conv2d") || call_int(n, "groups") != 1 || arg[3]->type->ndim) return;
+  /* a weight with a zero point: products of nothing are those of both zero points */
+  bool centred = qnn_all(arg[3], 0);
+  if (!is_call(n, "qnn.conv2d") || call_int(n, "groups") != 1 || (!centred && arg[3]->type->ndim)) return;
   int c = letter_at(call_str(n, "data_layout"), 'C');
   int i = letter_at(call_str(n, "kernel_layout"), 'I');
   int64_t channels = dim_of(arg[0], c);
   if (channels < 1 || channels % WORD == 0) return;
   int64_t more = WORD - channels % WORD;
-  /* a weight with a zero point: products of nothing are those of both zero points */
-  bool centred = qnn_all(arg[3], 0);
-  arg[0] = padded(t, arg[0], c, more, centred ? op_number(t->m, DT_I32, 0) : qnn_along(t->m, arg[2], 0, 1));
-  arg[1] = padded(t, arg[1], i, more, qnn_along(t->m, arg[3], 0, 1));
+  const Node *zero = op_number(t->m, DT_I32, 0);
+  arg[0] = padded(t, arg[0], c, more, centred ? zero : qnn_along(t->m, arg[2], 0, 1));
+  arg[1] = padded(t, arg[1], i, more, centred ? zero : qnn_along(t->m, arg[3], 0, 1));
 }
 
 static const Node *turn(GraphRewriter *rw, const Node *old, const Node *now)
@@ -144,11 +145,11 @@ static const Node *turn(GraphRewriter *rw, const Node *old, const Node *now)
   if (is_call_of(now, PRODUCTS)) {
     bool deep = !is_call(now, "qnn.conv2d") || call_int(now, "groups") == 1;
     if (!deep) return now; /* depthwise sums take no words */
-    whole_words(t, now, arg);
     if (is_wrong(t, arg[0])) {
       arg[0] = twin_of(t, arg[0]);
       arg[2] = moved_zero(t, arg[2]);
     }
+    whole_words(t, now, arg);
     return node_call(t->m, now->u.call.op, now->nargs, arg, now->u.call.attrs, now->name);
   }
   /* others read what is there anyway */

@@ -22,6 +22,7 @@ static const char *const list[] = {
   "FoldConstant",
   "SimplifyExpr",
   "EliminateCommonSubexpr",
+  "ByTable",
   "CombineParallelConv2D",
   "CombineParallelDense",
   "CombineParallelBatchMatmul",

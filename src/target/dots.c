@@ -52,6 +52,13 @@ const TargetDot *target_dot(const Target *t, DotElement a, DotElement b, int lan
   return NULL;
 }
 
+bool target_looks_up(const Target *t) { return t->codegen == CODEGEN_LLVM && t->arch == ARCH_AARCH64; }
+
+bool target_rounds(const Target *t, int lanes)
+{
+  return t->codegen == CODEGEN_LLVM && t->arch == ARCH_AARCH64 && lanes >= 4 && lanes <= 64 && !(lanes & (lanes - 1));
+}
+
 bool target_dot_data(const Target *t, DotElement *out)
 {
   for (int i = 0; i < NROWS; i++)

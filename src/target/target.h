@@ -173,6 +173,10 @@ typedef struct TargetDot {
 const TargetDot *target_dot(const Target *, DotElement a, DotElement b, int lanes);
 /* Of the data of a product whose weight is int8: what its fastest instruction takes.  False: it does not matter. */
 bool target_dot_data(const Target *, DotElement *out);
+/* Are 16 bytes looked up in a table of 256 by a few instructions? */
+bool target_looks_up(const Target *);
+/* Are so many int32 lanes multiplied and shifted with rounding by an instruction each? */
+bool target_rounds(const Target *, int lanes);
 /* One that multiplies so many float32 lanes by powers of two? */
 bool target_has_scale(const Target *, int lanes);
 /* One that adds two fours by two fours, all four sums, to a 2 x 2 block of float32: AArch64's bfmmla? */
