@@ -312,9 +312,13 @@ double int8_cost(const Target *, const Node *call);
 bool int8_conv_fits(const Target *, const Node *call);
 void int8_conv_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void int8_conv_schedule(ImplGroup *);
-bool int8_depthwise_fits(const Target *, const Node *call);
-double int8_depthwise_cost(const Target *, const Node *call);
-void int8_depthwise_schedule(ImplGroup *);
+
+/* ---- int8_depthwise.c ------------------------------------------------------------------------ */
+
+bool int8_alter_depthwise(Module *, const Target *, const Node *call, AlteredCall *out);
+void int8_depthwise_plans(const ImplCall *, PlanList *);
+void int8_depthwise_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+
 bool int8_dense_fits(const Target *, const Node *call);
 void int8_dense_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void int8_dense_schedule(ImplGroup *);
@@ -402,7 +406,11 @@ bool recurrent_alter(Module *, const Target *, const Node *call, AlteredCall *ou
 
 /* ---- depthwise.c --------------------------------------------------------------------------- */
 
-extern const AttrsDef DepthwisePlan_table;
+#define DEPTHWISE_PLAN(A, S)                       \
+  A(S, INT, block, NULL, "channels of a block")    \
+  A(S, INT, x, NULL, "columns of a register tile") \
+  A(S, INT, band, NULL, "rows of output that one thread computes together")
+DECLARE_PLAN(DepthwisePlan, DEPTHWISE_PLAN)
 bool depthwise_fits(const Node *call);
 void depthwise_plans(const ImplCall *, PlanList *);
 void depthwise_lanes_plans(const ImplCall *, PlanList *); /* groups narrower than a block */

@@ -3,7 +3,8 @@
  * lower_pass_split_vectors
  *   A store of n lanes becomes stores of at most as many lanes as a register holds,
  *   each a power of two: 24 lanes where 16 fit are 16 + 8, 7 are 4 + 2 + 1.  The
- *   widest element in the value decides how many fit.  A let of a vector becomes a
+ *   widest element in the value decides how many fit.  Where registers are many and narrow elements are read or
+ *   written, up to four registers of the widest are taken together: bytes come and go 16 at a time then.  A let of a vector becomes a
  *   let for each piece.  Where memory is only written anew (no accumulator, nothing that
  *   will be a register), two pieces may overlap, if that makes them fewer: 7 are then 4
  *   and again 4, from the fourth on.  Where stores have masks, a rest of several pieces of a register tile that goes on
@@ -205,6 +206,7 @@ typedef struct Widest {
   Arena *tmp;
   Map seen;
   int bits;
+  int read; /* of the narrowest element that is read side by side; 0: none is */
 } Widest;
 
 static bool is_dot(const Expr *e)
@@ -217,6 +219,8 @@ static void widest(Widest *w, const Expr *e)
   if (e->dtype.lanes == 1 || map_has(&w->seen, e)) return;
   map_put(w->tmp, &w->seen, e, NULL);
   if (e->kind != E_RAMP && !dtype_is_bool(dtype_elem(e->dtype)) && e->dtype.bits > w->bits) w->bits = e->dtype.bits;
+  bool beside = e->kind == E_LOAD && e->nargs == 1 && e->arg[0]->kind == E_RAMP && expr_is_int(e->arg[0]->arg[1], 1);
+  if (beside && e->dtype.bits >= 8 && (!w->read || e->dtype.bits < w->read)) w->read = e->dtype.bits;
   if (e->kind == E_LOAD || is_dot(e)) return;
   for (int i = 0; i < e->nargs; i++) widest(w, e->arg[i]);
 }
@@ -375,6 +379,18 @@ static const Expr *cut(Split *sp, const Expr *e, Piece p)
 
 static Stmt *split_stmt(void *env, Stmt *s);
 
+/* The element whose lanes fill a register: the widest, or a narrower one that comes from or goes to memory. */
+static int bits_together(const Split *sp, const Stmt *s, const Widest *w)
+{
+  enum { MANY = 32, TOGETHER = 4 };
+  const Target *t = sp->lo->target;
+  int bits = s->u.store.buffer->dtype.bits;
+  if (w->read && w->read < bits) bits = w->read;
+  if (bits < 8 || t->codegen != CODEGEN_LLVM || t->vector_registers < MANY || sp->min_bits || sp->lets.n) return w->bits;
+  if (bits < w->bits / TOGETHER) bits = w->bits / TOGETHER;
+  return bits < w->bits ? bits : w->bits;
+}
+
 static Stmt *split_store(Split *sp, Stmt *s)
 {
   Module *m = sp->lo->m;
@@ -383,7 +399,7 @@ static Stmt *split_store(Split *sp, Stmt *s)
   Widest w = {.tmp = sp->tmp, .bits = 8};
   widest(&w, s->u.store.value);
   Pieces pieces = {0};
-  pieces_of(sp, lanes, w.bits, &pieces);
+  pieces_of(sp, lanes, bits_together(sp, s, &w), &pieces);
   overlap_pieces(s, sp, lanes, &pieces);
   mask_pieces(s, sp, lanes, &pieces);
   if (pieces.n == 1 && pieces.v[0].n == lanes) return s;

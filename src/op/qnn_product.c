@@ -158,7 +158,8 @@ static const Node *window_sums(Module *m, const Node *x, const Node *w, const Co
   return channels->u.i == a->groups ? y : node_call(m, repeat, 1, &y, r, NULL);
 }
 
-/* Sums of one channel are short and take no groups of four: zero points are taken off before, in 16 bits. */
+/* Sums of one channel are short: a zero point of the weight is not worth sums of windows, both are taken off before, in
+ * 16 bits. */
 static const Node *depthwise(Module *m, const Node *call, const Layout *kernel)
 {
   const Node *in[2] = {call->arg[0], call->arg[1]};
@@ -180,8 +181,8 @@ static const Node *conv2d_decompose(Module *m, const Node *call)
   bool offset = !qnn_all(zx, 0);
   const Node *x = call->arg[0];
   bool bytes = x->type->dtype.bits == 8 && call->arg[1]->type->dtype.bits == 8;
-  if (q->groups > 1 && bytes && expr_is_int(w->type->shape[layout_find(&kernel, 'I')], 1))
-    return depthwise(m, call, &kernel);
+  bool single = q->groups > 1 && expr_is_int(w->type->shape[layout_find(&kernel, 'I')], 1);
+  if (single && bytes && !qnn_all(zw, 0)) return depthwise(m, call, &kernel);
   if (offset) {
     x = pad_with_zero(m, x, zx, &data, a->padding);
     attrs_set_ints(m, &Conv2D_attrs, a, "padding", 2, (const int64_t[]){0, 0});

@@ -143,8 +143,6 @@ static const Node *turn(GraphRewriter *rw, const Node *old, const Node *now)
   if (now->nargs > 8) return now;
   for (int i = 0; i < now->nargs; i++) arg[i] = now->arg[i];
   if (is_call_of(now, PRODUCTS)) {
-    bool deep = !is_call(now, "qnn.conv2d") || call_int(now, "groups") == 1;
-    if (!deep) return now; /* depthwise sums take no words */
     if (is_wrong(t, arg[0])) {
       arg[0] = twin_of(t, arg[0]);
       arg[2] = moved_zero(t, arg[2]);

@@ -17,11 +17,7 @@ static const Conv2DAttrs *attrs_of(const Node *call) { return call->u.call.attrs
 
 static int64_t dim(const Type *t, int d) { return t->shape[d]->u.i; }
 
-#define DEPTHWISE_PLAN(A, S)                       \
-  A(S, INT, block, NULL, "channels of a block")    \
-  A(S, INT, x, NULL, "columns of a register tile") \
-  A(S, INT, band, NULL, "rows of output that one thread computes together")
-DEFINE_PLAN(DepthwisePlan, DEPTHWISE_PLAN)
+DEFINE_PLAN_TABLE(DepthwisePlan, DEPTHWISE_PLAN)
 
 /* One input and one output channel a group, both in the same blocks. */
 bool depthwise_fits(const Node *call)

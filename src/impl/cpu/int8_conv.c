@@ -5,10 +5,7 @@
  *
  * Data comes in blocks of channels (NCHW16c); the weight (OIHW4i16o4i) has the four input channels of a step side by
  * side for each output channel, so that a vector of it is what one instruction takes beside one word of the data.
- * The loops are those of conv.c, a step for four channels.
- *
- * Depthwise sums have no channels to take together: they are made of 16-bit elements (src/op/qnn_product.c), by the
- * schedule of depthwise.c. */
+ * The loops are those of conv.c, a step for four channels. */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
@@ -54,29 +51,12 @@ static bool is_plain(const Node *call)
   return true;
 }
 
-static bool alter_depthwise(Module *m, const Target *t, const Node *call, AlteredCall *out)
-{
-  const Conv2DAttrs *a = call->u.call.attrs;
-  const Type *w = call->arg[1]->type;
-  int64_t block = int8_block(t, a->groups);
-  if (known(w->shape[0]) != a->groups || known(w->shape[1]) != 1 || !block || call->arg[0]->type->dtype.bits != 16)
-    return false;
-  Conv2DAttrs *to = attrs_copy(m, &Conv2D_attrs, a);
-  to->data_layout = to->out_layout = blocked(m, block);
-  to->kernel_layout = arena_printf(m->arena, "OIHW%" PRId64 "o", block);
-  *out = (AlteredCall){.op = opdef_get(m->ctx, "nn.contrib_depthwise_conv2d_NCHWc"), .attrs = to, .nargs = 2};
-  out->arg[0] = call->arg[0];
-  out->arg[1] = alter_transform(m, call->arg[1], "OIHW", to->kernel_layout);
-  out->in[0] = out->out = (LayoutPair){"NCHW", to->data_layout};
-  return true;
-}
-
 static bool alter_conv(Module *m, const Target *t, const Node *call, AlteredCall *out)
 {
   const Conv2DAttrs *a = call->u.call.attrs;
   const Type *w = call->arg[1]->type;
   if (!is_plain(call) || !alter_is_constant(m->ctx, call->arg[1])) return false;
-  if (a->groups > 1) return alter_depthwise(m, t, call, out);
+  if (a->groups > 1) return int8_alter_depthwise(m, t, call, out);
   if (!has_dot(t, call)) return false;
   int64_t cb = int8_block(t, known(w->shape[1]));
   int64_t ob = int8_block(t, known(w->shape[0]));
@@ -199,42 +179,6 @@ void int8_conv_schedule(ImplGroup *g)
   g->plan = plan;
   conv_schedule(g);
 }
-
-/* ---- depthwise ------------------------------------------------------------------------------------------ */
-
-bool int8_depthwise_fits(const Target *t, const Node *call)
-{
-  (void)t;
-  const Conv2DAttrs *a = call->u.call.attrs;
-  return call->arg[0]->type->dtype.bits == 16 && dtype_is_int(call->arg[0]->type->dtype) &&
-         dtype_eq(call->type->dtype, DT_I32) && conv_block(a->data_layout, 2) && str_ends(a->kernel_layout, "o") &&
-         static_from(call->type, 1);
-}
-
-/* Columns of a tile: a divisor of the row whose sums stay in half of the registers; rows of a band: about as many as a
- * quarter of the second-level cache holds. */
-void int8_depthwise_schedule(ImplGroup *g)
-{
-  const Type *y = g->anchor->type;
-  int64_t rows = known_size(y, 2);
-  int64_t columns = known_size(y, 3);
-  int64_t block = known_size(y, 4);
-  int64_t most = g->target->vector_registers / 2 / alter_block_vectors(block, target_lanes(g->target, 32));
-  int64_t best = 1;
-  int64_t band = 1;
-  for (int64_t x = 1; x <= most && x <= columns; x++)
-    if (columns % x == 0) best = x;
-  for (int64_t r = 1; r <= rows; r++)
-    if (rows % r == 0 && (r + 2) * columns * block * 4 <= cost_l2(g->target) / 4) band = r;
-  void *plan = attrs_new(g->src, &DepthwisePlan_table);
-  attrs_set_int(g->src, &DepthwisePlan_table, plan, "block", block);
-  attrs_set_int(g->src, &DepthwisePlan_table, plan, "x", best);
-  attrs_set_int(g->src, &DepthwisePlan_table, plan, "band", band);
-  g->plan = plan;
-  depthwise_schedule(g);
-}
-
-double int8_depthwise_cost(const Target *t, const Node *call) { return impl_flops(call) / cost_flops(t, 32); }
 
 /* ---- products ---------------------------------------------------------------------------------------------- */
 
