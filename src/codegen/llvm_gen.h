@@ -120,8 +120,8 @@ void gen_alias_scopes(Gen *);
 LLVMValueRef gen_load_contiguous(Gen *, const Buffer *, LLVMValueRef base, int lanes); /* as it lies in memory */
 
 /* ---- llvm_bytes.c: vectors of bytes -------------------------------------------------------- */
-LLVMValueRef gen_part(Gen *, LLVMValueRef vector, int from, int n);     /* lanes from … from + n */
-LLVMValueRef gen_join(Gen *, LLVMValueRef, LLVMValueRef, int lanes);    /* of both together */
+LLVMValueRef gen_part(Gen *, LLVMValueRef vector, int from, int n);  /* lanes from … from + n */
+LLVMValueRef gen_join(Gen *, LLVMValueRef, LLVMValueRef, int lanes); /* of both together */
 /* Bytes of a table of 256; NULL: it is no such table, or the target has no such instruction. */
 LLVMValueRef gen_look_up(Gen *, const Buffer *, const Expr *index);
 

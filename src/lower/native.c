@@ -386,7 +386,8 @@ static int bits_together(const Split *sp, const Stmt *s, const Widest *w)
   const Target *t = sp->lo->target;
   int bits = s->u.store.buffer->dtype.bits;
   if (w->read && w->read < bits) bits = w->read;
-  if (bits < 8 || t->codegen != CODEGEN_LLVM || t->vector_registers < MANY || sp->min_bits || sp->lets.n) return w->bits;
+  if (bits < 8 || t->codegen != CODEGEN_LLVM || t->vector_registers < MANY || sp->min_bits || sp->lets.n)
+    return w->bits;
   if (bits < w->bits / TOGETHER) bits = w->bits / TOGETHER;
   return bits < w->bits ? bits : w->bits;
 }
