@@ -3,7 +3,7 @@
  * lower_pass_split_vectors
  *   A store of n lanes becomes stores of at most as many lanes as a register holds,
  *   each a power of two: 24 lanes where 16 fit are 16 + 8, 7 are 4 + 2 + 1.  The
- *   widest element in the value decides how many fit.  Where registers are many and narrow elements are read or
+ *   widest element in the value decides how many fit.  On AArch64, where narrow elements are read or
  *   written, up to four registers of the widest are taken together: bytes come and go 16 at a time then.  A let of a vector becomes a
  *   let for each piece.  Where memory is only written anew (no accumulator, nothing that
  *   will be a register), two pieces may overlap, if that makes them fewer: 7 are then 4
@@ -382,12 +382,11 @@ static Stmt *split_stmt(void *env, Stmt *s);
 /* The element whose lanes fill a register: the widest, or a narrower one that comes from or goes to memory. */
 static int bits_together(const Split *sp, const Stmt *s, const Widest *w)
 {
-  enum { MANY = 32, TOGETHER = 4 };
+  enum { TOGETHER = 4 };
   const Target *t = sp->lo->target;
   int bits = s->u.store.buffer->dtype.bits;
   if (w->read && w->read < bits) bits = w->read;
-  if (bits < 8 || t->codegen != CODEGEN_LLVM || t->vector_registers < MANY || sp->min_bits || sp->lets.n)
-    return w->bits;
+  if (bits < 8 || t->codegen != CODEGEN_LLVM || t->arch != ARCH_AARCH64 || sp->min_bits || sp->lets.n) return w->bits;
   if (bits < w->bits / TOGETHER) bits = w->bits / TOGETHER;
   return bits < w->bits ? bits : w->bits;
 }

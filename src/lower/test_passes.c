@@ -207,6 +207,9 @@ CASE(vector_of_mixed_widths_counts_the_widest)
   PrimFunc *f = same_meaning(w, parse(w, text), WIDE, NULL, 0);
   assert_int_equal(count_text(w, f, "C[ramp("), 4);
   assert_int_equal(count_text(w, f, "D[ramp("), 1);
+  f = same_meaning(w, parse(w, text), "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1", NULL, 0);
+  assert_int_equal(count_text(w, f, "C[ramp("), 4); /* of four registers: bytes are read 16 at a time */
+  assert_int_equal(count_text(w, f, "D[ramp("), 4);
 }
 
 CASE(what_has_no_vector_form_goes_lane_by_lane)

@@ -7,8 +7,8 @@ from typing import Any, Optional
 from lathe._ir.transform import Pass
 
 __all__ = [
-    "InferType", "SimplifyInference", "FakeQuantizationToInteger", "LegalizeQnn", "CanonicalizeQnn", "Legalize",
-    "FoldConstant", "LiftWeights", "SimplifyExpr", "DynamicToStatic", "DeadCodeElimination",
+    "InferType", "SimplifyInference", "FakeQuantizationToInteger", "LegalizeQnn", "ByTable", "CanonicalizeQnn",
+    "Legalize", "FoldConstant", "LiftWeights", "SimplifyExpr", "DynamicToStatic", "DeadCodeElimination",
     "EliminateCommonSubexpr", "ForwardFoldScaleAxis", "BackwardFoldScaleAxis", "FoldScaleAxis", "FuseAttention",
     "CanonicalizeOps", "CanonicalizeCast", "AlterOpLayout", "ConvertLayout", "FuseOps", "DefuseOps", "WrapCalls",
     "CombineParallelConv2D", "CombineParallelDense", "CombineParallelBatchMatmul", "FastMath", "WidenPrecision",
@@ -27,6 +27,9 @@ def FakeQuantizationToInteger(hard_fail: Optional[bool] = None, use_qat: Optiona
 
 def LegalizeQnn() -> Pass:
     """quantized tensors take the sign that the target's dot products want"""
+
+def ByTable() -> Pass:
+    """functions of one byte that are worth it are looked up in a table of their 256 results"""
 
 def CanonicalizeQnn() -> Pass:
     """quantized operators become integer core operators"""

@@ -11,7 +11,7 @@ __all__ = [
     "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "pow", "fmod",
     "hypot", "copysign", "nextafter", "ldexp", "fma", "floor", "ceil", "trunc", "round", "nearbyint", "abs",
     "isnan", "isfinite", "isinf", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left",
-    "shift_right", "popcount", "q_multiply_shift", "likely",
+    "shift_right", "round_shift_right", "popcount", "q_multiply_shift", "likely",
 ]
 
 def exp(x: Any, span: Any = None) -> PrimExpr:
@@ -152,11 +152,14 @@ def shift_left(x0: Any, x1: Any, span: Any = None) -> PrimExpr:
 def shift_right(x0: Any, x1: Any, span: Any = None) -> PrimExpr:
     """shift right, arithmetic on signed; count modulo the width"""
 
+def round_shift_right(x0: Any, x1: Any, span: Any = None) -> PrimExpr:
+    """x1 * 2^-x2 rounded to an integer, halves away from zero; the count is taken modulo the width"""
+
 def popcount(x: Any, span: Any = None) -> PrimExpr:
     """number of set bits"""
 
 def q_multiply_shift(x0: Any, x1: Any, x2: Any, x3: Any, span: Any = None) -> PrimExpr:
-    """fixed-point multiply: round(x * y * 2^-q * 2^s), ties up"""
+    """fixed-point multiply: round(x * y * 2^-q * 2^s), ties up; where q - s is 31, the one product of int32 that does not fit gives the largest"""
 
 def likely(x: Any, span: Any = None) -> PrimExpr:
     """x1, usually true: loop partitioning removes it"""
