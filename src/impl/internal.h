@@ -312,19 +312,18 @@ double int8_cost(const Target *, const Node *call);
 bool int8_conv_fits(const Target *, const Node *call);
 void int8_conv_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void int8_conv_schedule(ImplGroup *);
-
-/* ---- int8_depthwise.c ------------------------------------------------------------------------ */
-
-bool int8_alter_depthwise(Module *, const Target *, const Node *call, AlteredCall *out);
-void int8_depthwise_plans(const ImplCall *, PlanList *);
-void int8_depthwise_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
-
 bool int8_dense_fits(const Target *, const Node *call);
 void int8_dense_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void int8_dense_schedule(ImplGroup *);
 bool int8_batch_fits(const Target *, const Node *call);
 void int8_batch_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void int8_batch_schedule(ImplGroup *);
+
+/* ---- int8_depthwise.c ------------------------------------------------------------------------ */
+
+bool int8_alter_depthwise(Module *, const Target *, const Node *call, AlteredCall *out);
+void int8_depthwise_plans(const ImplCall *, PlanList *);
+void int8_depthwise_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 
 /* ---- blocks.c ---------------------------------------------------------------------------- */
 

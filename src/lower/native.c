@@ -4,8 +4,8 @@
  *   A store of n lanes becomes stores of at most as many lanes as a register holds,
  *   each a power of two: 24 lanes where 16 fit are 16 + 8, 7 are 4 + 2 + 1.  The
  *   widest element in the value decides how many fit.  On AArch64, where narrow elements are read or
- *   written, up to four registers of the widest are taken together: bytes come and go 16 at a time then.  A let of a vector becomes a
- *   let for each piece.  Where memory is only written anew (no accumulator, nothing that
+ *   written, up to four registers of the widest are taken together: bytes come and go 16 at a time then.  A let of a
+ *   vector becomes a let for each piece.  Where memory is only written anew (no accumulator, nothing that
  *   will be a register), two pieces may overlap, if that makes them fewer: 7 are then 4
  *   and again 4, from the fourth on.  Where stores have masks, a rest of several pieces of a register tile that goes on
  *   behind it is one store of whole vectors under a mask: what is not wanted is computed, and left where it is.
