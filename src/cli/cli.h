@@ -28,6 +28,7 @@ typedef struct Options {
   const char *opt_level, *threads, *warmup, *repeat, *top, *trace, *external_root, *fast_math, *plan, *alternatives;
   const char *format, *ram_limit, *io, *svg;
   const char *tuned, *db, *limit, *trials;
+  const char *data, *labels, *calibrate, *drop, *samples, *skip, *percentile;
   Values files; /* behind the first argument */
   Values shapes, pools, inputs, entries, configs, disabled, required, passes;
   bool json, help, time, profile, no_winograd, onnx, tflite, list, plans, cost, resume;
@@ -118,6 +119,9 @@ int cli_run_ops(LatheContext *, const Options *);
 /* What --opt-level, --config and the like say. */
 bool cli_make_context(LatheContext *, const Options *, int *status, LatheValue target, LatheValue *out);
 
+/* One line on a terminal, rewritten as the work goes on. */
+int32_t cli_show_progress(void *user, const char *stage, int32_t done, int32_t total);
+
 /* ---- elf.c: compiled models as files ------------------------------------------------------- */
 /* A model for looking at, of any machine: its file is read and checked, nothing of it is loaded.  It cannot run. */
 typedef struct ElfModel ElfModel;
@@ -138,6 +142,10 @@ typedef struct TuneLimits {
 } TuneLimits;
 /* The target of --target (default: this machine) with so many cores; 0: as it is. */
 bool cli_find_target(LatheContext *, const Options *, long threads, int *status, LatheValue *out);
+
+/* ---- quantize.c ----------------------------------------------------------------------- */
+int cli_run_quantize(LatheContext *, const Options *);
+int cli_run_compare(LatheContext *, const Options *);
 
 /* ---- tir.c ---------------------------------------------------------------------------- */
 int cli_run_lower(LatheContext *, const Options *);
@@ -169,6 +177,8 @@ void cli_print_texts(const LatheRtExecutor *, const LatheRtTensor *);
 /* ---- npy.c: numpy's files --------------------------------------------------------------------- */
 /* A tensor from a .npy file, or from member `name` of a .npz; false with a sentence. */
 bool npy_read(const char *path, const char *name, LatheRtTensor **out, LatheRtError *err);
+/* The names of an .npz file's arrays, each and the list to be freed; -1 with a sentence. */
+int npy_names(const char *path, char ***out, LatheRtError *err);
 bool npy_write(const char *path, const LatheRtTensor *, LatheRtError *err);
 bool npy_write_archive(const char *path, int n, const char *const *names, const LatheRtTensor *const *,
                        LatheRtError *err);

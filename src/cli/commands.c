@@ -88,6 +88,22 @@ const OptionRow cli_options[] = {
     OPTION('y', "--resume", NULL, resume, FLAG, NULL, "what the database has is not measured again"),
     OPTION('V', "--threads", "N", threads, ONE, NULL,
            "threads that the model will run on (default: the target's cores); the same as -num-cores=N in the target"),
+    /* quantization */
+    OPTION('5', "-o", "FILE", output, ONE, TAKES_FILE, "the ONNX file that is written"),
+    OPTION('M', "--data", "FOLDER|FILE", data, ONE, TAKES_FILE,
+           "samples of the model's input: .npz with an array for each input, .npy for the only one, or a folder of such"
+           " files; the first axis counts samples"),
+    OPTION('Q', "--labels", "FILE", labels, ONE, TAKES_FILE,
+           "the right class of each sample, a whole number a line or a .npy vector: accuracy is measured against them"
+           " (default: against the float model's answers)"),
+    OPTION('S', "--calibrate", "HOW", calibrate, ONE, "kl percentile minmax",
+           "how much of the range that was seen is stood for: what keeps the distribution nearest (kl), all but the"
+           " outermost elements (percentile, default), or all of it (minmax)"),
+    OPTION('4', "--percentile", "P", percentile, ONE, NULL, "the share that percentile keeps (default 99.99)"),
+    OPTION('1', "--accuracy-drop", "SHARE", drop, ONE, NULL,
+           "how much accuracy may be lost, as in 1%; layers stay in float until that holds (default: any)"),
+    OPTION('2', "--samples", "N", samples, ONE, NULL, "how many of the samples scales are found with (default 256)"),
+    OPTION('3', "--skip", "NODE,NODE", skip, ONE, NULL, "layers that stay in float, by the names of their nodes"),
     /* lists and the rest */
     OPTION('a', "--pass", "P,P", passes, MANY, TAKES_PASS, "these passes, in order, and no others"),
     OPTION('L', "--list", NULL, list, FLAG, NULL, "lists the passes and the config keys"),
@@ -168,6 +184,22 @@ const Command cli_commands[] = {
      "lathe db export tune.db -o tune.jsonl\n"
      "lathe db merge all.db tune.db\n",
      "list show export import merge prune", cli_run_db, true},
+    {"quantize", "make an ONNX model of integers from one of floats", "MODEL.onnx --data DATA -o OUTPUT.onnx [options]",
+     "Runs the model on samples to find the range of each tensor, chooses scales (of weights by channel) and writes the"
+     " model with QuantizeLinear and DequantizeLinear around its layers, for Lathe and for other runtimes.  Equalised"
+     " channels and corrected biases are kept where they make the error less.  The report says of each layer its range,"
+     " its scale, signal to noise and whether it stays in float.",
+     "M5QS4123j", NULL,
+     "lathe quantize net.onnx --data samples.npz -o net_int8.onnx\n"
+     "lathe quantize net.onnx --data samples.npz --labels labels.txt --accuracy-drop 1% -o net_int8.onnx\n"
+     "lathe quantize net.onnx --data samples/ --calibrate kl --json -o net_int8.onnx\n",
+     TAKES_FILE, cli_run_quantize, false},
+    {"compare", "show tensor by tensor where two models of a network part", "FLOAT.onnx OTHER.onnx --data DATA [options]",
+     "Runs both on the same samples and shows of each tensor that both have (in the quantized one as its consumers see"
+     " it) the signal to noise and the largest difference.",
+     "Mj", NULL,
+     "lathe compare net.onnx net_int8.onnx --data samples.npz\n",
+     TAKES_FILE, cli_run_compare, true},
     {"inspect", "show what a model holds", "MODEL [options]",
      "Inputs, outputs, operators, weights, before anything is compiled; every operator that is not supported, with its"
      " nodes.  Of a compiled model (.so, .o, .a, for any machine; it is read, not loaded) its kernels, memory and the"

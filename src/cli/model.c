@@ -203,12 +203,12 @@ bool cli_import_model(LatheContext *context, const Options *o, int *status, Lath
 
 /* ---- compile -------------------------------------------------------------------------------- */
 
-/* One line on a terminal, rewritten as the work goes on. */
 static double progress_start;
-static int32_t show_progress(void *user, const char *stage, int32_t done, int32_t total)
+int32_t cli_show_progress(void *user, const char *stage, int32_t done, int32_t total)
 {
   (void)user;
   int width = 24;
+  if (!progress_start) progress_start = cli_now();
   double part = total > 0 ? (double)done / total : 0;
   fprintf(stderr, "\r\033[K%-22.22s [", stage);
   for (int i = 0; i < width; i++) fputc(i < (int)(width * part) ? '#' : '.', stderr);
@@ -311,7 +311,7 @@ static bool compile_model(LatheContext *context, const Options *o, bool writes, 
     passes,
     o->dump_dir ? cli_str_value(o->dump_dir) : cli_none_value(),
     cli_bool_value(o->time),
-    show ? cli_int_value((int64_t)(intptr_t)show_progress) : cli_none_value(),
+    show ? cli_int_value((int64_t)(intptr_t)cli_show_progress) : cli_none_value(),
     list_value(names, n),
     cli_str_value(writes && cli_ends_with(o->output, ".so") && !is(o->weights, "ready") ? "trained" : "ready"),
     aot};

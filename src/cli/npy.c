@@ -155,35 +155,96 @@ static bool parse_npy(const char *path, const uint8_t *p, size_t n, LatheRtTenso
 static uint32_t u16(const uint8_t *p) { return p[0] | (uint32_t)p[1] << 8; }
 static uint32_t u32(const uint8_t *p) { return u16(p) | u16(p + 2) << 16; }
 
-/* A member of a zip file, by the central directory at its end. */
-static bool find_member(const char *path, Bytes zip, const char *name, const uint8_t **out, size_t *n,
-                        LatheRtError *err)
+/* Goes over the central directory at the end of a zip file.  `each` is handed an entry and the length of its name, and
+ * stops the walk by true; true: it did. */
+typedef bool (*EntryFn)(void *user, const uint8_t *entry, size_t name);
+static bool walk_zip(Bytes zip, EntryFn each, void *user, bool *is_zip)
 {
   size_t end = zip.n < 22 ? 0 : zip.n - 22;
   while (end && u32(zip.p + end) != 0x06054b50) end--;
-  if (zip.n < 22 || u32(zip.p + end) != 0x06054b50) return fail(err, path, "is not an npz file");
+  *is_zip = zip.n >= 22 && u32(zip.p + end) == 0x06054b50;
+  if (!*is_zip) return false;
   size_t at = u32(zip.p + end + 16);
   for (uint32_t k = u16(zip.p + end + 10); k > 0; k--) {
     if (at > zip.n - 46 || zip.n < 46 || u32(zip.p + at) != 0x02014b50) break;
     size_t len = u16(zip.p + at + 28);
-    size_t size = u32(zip.p + at + 20);
-    size_t local = u32(zip.p + at + 42);
     if (len > zip.n - at - 46) break;
-    const char *key = (const char *)zip.p + at + 46;
-    if (len == strlen(name) + 4 && !memcmp(key, name, len - 4) && !memcmp(key + len - 4, ".npy", 4)) {
-      if (u16(zip.p + at + 10) != 0)
-        return fail(err, path, "is compressed; save it with numpy.savez, not savez_compressed");
-      if (local > zip.n - 30 || zip.n < 30) break;
-      size_t data = local + 30 + u16(zip.p + local + 26) + u16(zip.p + local + 28);
-      if (data > zip.n || size > zip.n - data) break;
+    if (each(user, zip.p + at, len)) return true;
+    at += 46 + len + u16(zip.p + at + 30) + u16(zip.p + at + 32);
+  }
+  return false;
+}
+
+typedef struct Wanted {
+  const char *name;
+  const uint8_t *entry;
+} Wanted;
+
+static bool is_wanted(void *user, const uint8_t *entry, size_t len)
+{
+  Wanted *w = user;
+  const char *key = (const char *)entry + 46;
+  w->entry = entry;
+  return len == strlen(w->name) + 4 && !memcmp(key, w->name, len - 4) && !memcmp(key + len - 4, ".npy", 4);
+}
+
+/* A member of a zip file. */
+static bool find_member(const char *path, Bytes zip, const char *name, const uint8_t **out, size_t *n,
+                        LatheRtError *err)
+{
+  Wanted w = {name, NULL};
+  bool is_zip;
+  bool found = walk_zip(zip, is_wanted, &w, &is_zip);
+  if (!is_zip) return fail(err, path, "is not an npz file");
+  if (found && u16(w.entry + 10) != 0)
+    return fail(err, path, "is compressed; save it with numpy.savez, not savez_compressed");
+  size_t size = found ? u32(w.entry + 20) : 0;
+  size_t local = found ? u32(w.entry + 42) : 0;
+  if (found && zip.n >= 30 && local <= zip.n - 30) {
+    size_t data = local + 30 + u16(zip.p + local + 26) + u16(zip.p + local + 28);
+    if (data <= zip.n && size <= zip.n - data) {
       *out = zip.p + data;
       *n = size;
       return true;
     }
-    at += 46 + len + u16(zip.p + at + 30) + u16(zip.p + at + 32);
   }
   snprintf(err->text, sizeof err->text, "'%s': holds no array '%s'", path, name);
   return false;
+}
+
+typedef struct Names {
+  char **v;
+  int n;
+  bool full;
+} Names;
+
+static bool take_name(void *user, const uint8_t *entry, size_t len)
+{
+  Names *names = user;
+  const char *key = (const char *)entry + 46;
+  if (len < 4 || memcmp(key + len - 4, ".npy", 4) != 0) return false;
+  char **grown = realloc(names->v, ((size_t)names->n + 1) * sizeof *grown);
+  if (grown) names->v = grown;
+  char *name = grown ? strndup(key, len - 4) : NULL;
+  if (name) names->v[names->n++] = name;
+  names->full = !name;
+  return !name;
+}
+
+int npy_names(const char *path, char ***out, LatheRtError *err)
+{
+  Bytes file;
+  Names names = {0};
+  bool is_zip;
+  if (!read_all(path, &file, err)) return -1;
+  walk_zip(file, take_name, &names, &is_zip);
+  free(file.p);
+  *out = names.v;
+  if (is_zip && !names.full) return names.n;
+  for (int i = 0; i < names.n; i++) free(names.v[i]);
+  free(names.v);
+  fail(err, path, names.full ? "there is no memory for it" : "is not an npz file");
+  return -1;
 }
 
 bool npy_read(const char *path, const char *name, LatheRtTensor **out, LatheRtError *err)

@@ -1,8 +1,8 @@
-/* onnx_proto.c: protobuf's wire format, read by tables.
+/* onnx_proto.c: protobuf's wire format, read and written by tables.
  *
  * Comes in: bytes from anywhere, not to be trusted.  Goes out: the structs of
  * onnx_proto.h.  Invariant: a cursor never passes the end of the message it is in, and
- * the end of an inner message never passes that of the outer one. */
+ * the end of an inner message never passes that of the outer one.  Writing is the way back. */
 #include "frontend/onnx_proto.h"
 
 #include <limits.h>
@@ -29,6 +29,7 @@ LOCAL_MESSAGE(proto_entry, "StringStringEntryProto", PEntry, entry_fields);
 static const ProtoField tensor_fields[] = {
   FIELD(PTensor, 1, PB_INTS, dims, NULL),
   FIELD(PTensor, 2, PB_INT, data_type, NULL),
+  FIELD(PTensor, 3, PB_BYTES, segment, NULL),
   FIELD(PTensor, 4, PB_FLOATS, float_data, NULL),
   FIELD(PTensor, 5, PB_INTS, int32_data, NULL),
   FIELD(PTensor, 6, PB_BYTES_LIST, string_data, NULL),
@@ -37,8 +38,10 @@ static const ProtoField tensor_fields[] = {
   FIELD(PTensor, 9, PB_BYTES, raw_data, NULL),
   FIELD(PTensor, 10, PB_DOUBLES, double_data, NULL),
   FIELD(PTensor, 11, PB_INTS, uint64_data, NULL),
+  FIELD(PTensor, 12, PB_BYTES, doc, NULL),
   FIELD(PTensor, 13, PB_MSGS, external_data, &proto_entry),
   FIELD(PTensor, 14, PB_INT, data_location, NULL),
+  FIELD(PTensor, 16, PB_BYTES_LIST, metadata, NULL),
 };
 /* clang-format on */
 MESSAGE(onnx_proto_tensor, "TensorProto", PTensor, tensor_fields);
@@ -55,6 +58,7 @@ LOCAL_MESSAGE(proto_sparse, "SparseTensorProto", PSparse, sparse_fields);
 static const ProtoField dim_fields[] = {
   FIELD(PDim, 1, PB_INT, dim_value, NULL),
   FIELD(PDim, 2, PB_STR, dim_param, NULL),
+  FIELD(PDim, 3, PB_BYTES, denotation, NULL),
 };
 LOCAL_MESSAGE(proto_dim, "Dimension", PDim, dim_fields);
 static const ProtoField shape_fields[] = {FIELD(PShape, 1, PB_MSGS, dim, &proto_dim)};
@@ -76,6 +80,8 @@ static const ProtoField type_fields[] = {
   FIELD(PType, 1, PB_MSG, tensor, &proto_tensor_type),
   FIELD(PType, 4, PB_MSG, sequence, &proto_elem_type),
   FIELD(PType, 5, PB_MSG, map, &proto_map_type),
+  FIELD(PType, 6, PB_BYTES, denotation, NULL),
+  FIELD(PType, 7, PB_BYTES, opaque, NULL),
   FIELD(PType, 8, PB_MSG, sparse, &proto_tensor_type),
   FIELD(PType, 9, PB_MSG, optional, &proto_elem_type),
 };
@@ -84,6 +90,8 @@ LOCAL_MESSAGE(proto_type, "TypeProto", PType, type_fields);
 static const ProtoField value_info_fields[] = {
   FIELD(PValueInfo, 1, PB_STR, name, NULL),
   FIELD(PValueInfo, 2, PB_MSG, type, &proto_type),
+  FIELD(PValueInfo, 3, PB_BYTES, doc, NULL),
+  FIELD(PValueInfo, 4, PB_BYTES_LIST, metadata, NULL),
 };
 LOCAL_MESSAGE(proto_value_info, "ValueInfoProto", PValueInfo, value_info_fields);
 
@@ -100,6 +108,7 @@ static const ProtoField attr_fields[] = {
   FIELD(PAttr, 9, PB_BYTES_LIST, strings, NULL),
   FIELD(PAttr, 10, PB_MSGS, tensors, &onnx_proto_tensor),
   FIELD(PAttr, 11, PB_MSGS, graphs, &onnx_proto_graph),
+  FIELD(PAttr, 13, PB_BYTES, doc, NULL),
   FIELD(PAttr, 14, PB_MSG, tp, &proto_type),
   FIELD(PAttr, 15, PB_MSGS, tps, &proto_type),
   FIELD(PAttr, 20, PB_INT, type, NULL),
@@ -117,8 +126,11 @@ static const ProtoField node_fields[] = {
   FIELD(PNode, 3, PB_STR, name, NULL),
   FIELD(PNode, 4, PB_STR, op_type, NULL),
   FIELD(PNode, 5, PB_MSGS, attribute, &proto_attr),
+  FIELD(PNode, 6, PB_BYTES, doc, NULL),
   FIELD(PNode, 7, PB_STR, domain, NULL),
   FIELD(PNode, 8, PB_STR, overload, NULL),
+  FIELD(PNode, 9, PB_BYTES_LIST, metadata, NULL),
+  FIELD(PNode, 10, PB_BYTES_LIST, devices, NULL),
 };
 /* clang-format on */
 LOCAL_MESSAGE(proto_node, "NodeProto", PNode, node_fields);
@@ -128,10 +140,13 @@ static const ProtoField graph_fields[] = {
   FIELD(PGraph, 1, PB_MSGS, node, &proto_node),
   FIELD(PGraph, 2, PB_STR, name, NULL),
   FIELD(PGraph, 5, PB_MSGS, initializer, &onnx_proto_tensor),
+  FIELD(PGraph, 10, PB_BYTES, doc, NULL),
   FIELD(PGraph, 11, PB_MSGS, input, &proto_value_info),
   FIELD(PGraph, 12, PB_MSGS, output, &proto_value_info),
   FIELD(PGraph, 13, PB_MSGS, value_info, &proto_value_info),
+  FIELD(PGraph, 14, PB_BYTES_LIST, annotations, NULL),
   FIELD(PGraph, 15, PB_MSGS, sparse_initializer, &proto_sparse),
+  FIELD(PGraph, 16, PB_BYTES_LIST, metadata, NULL),
 };
 /* clang-format on */
 MESSAGE(onnx_proto_graph, "GraphProto", PGraph, graph_fields);
@@ -149,10 +164,13 @@ static const ProtoField function_fields[] = {
   FIELD(PFunction, 5, PB_STRS, output, NULL),
   FIELD(PFunction, 6, PB_STRS, attribute, NULL),
   FIELD(PFunction, 7, PB_MSGS, node, &proto_node),
+  FIELD(PFunction, 8, PB_BYTES, doc, NULL),
   FIELD(PFunction, 9, PB_MSGS, opset_import, &proto_opset),
   FIELD(PFunction, 10, PB_STR, domain, NULL),
   FIELD(PFunction, 11, PB_MSGS, attribute_proto, &proto_attr),
+  FIELD(PFunction, 12, PB_BYTES_LIST, value_info, NULL),
   FIELD(PFunction, 13, PB_STR, overload, NULL),
+  FIELD(PFunction, 14, PB_BYTES_LIST, metadata, NULL),
 };
 /* clang-format on */
 LOCAL_MESSAGE(proto_function, "FunctionProto", PFunction, function_fields);
@@ -161,9 +179,16 @@ LOCAL_MESSAGE(proto_function, "FunctionProto", PFunction, function_fields);
 static const ProtoField model_fields[] = {
   FIELD(PModel, 1, PB_INT, ir_version, NULL),
   FIELD(PModel, 2, PB_STR, producer_name, NULL),
+  FIELD(PModel, 3, PB_BYTES, producer_version, NULL),
+  FIELD(PModel, 4, PB_BYTES, domain, NULL),
+  FIELD(PModel, 5, PB_INT, model_version, NULL),
+  FIELD(PModel, 6, PB_BYTES, doc, NULL),
   FIELD(PModel, 7, PB_MSG, graph, &onnx_proto_graph),
   FIELD(PModel, 8, PB_MSGS, opset_import, &proto_opset),
+  FIELD(PModel, 14, PB_BYTES_LIST, metadata, NULL),
+  FIELD(PModel, 20, PB_BYTES_LIST, training, NULL),
   FIELD(PModel, 25, PB_MSGS, functions, &proto_function),
+  FIELD(PModel, 26, PB_BYTES_LIST, configuration, NULL),
 };
 /* clang-format on */
 MESSAGE(onnx_proto_model, "ModelProto", PModel, model_fields);
@@ -367,4 +392,129 @@ void *onnx_proto_read(Arena *arena, const ProtoMessage *message, const void *byt
 {
   Reader r = {arena_ctx(arena), arena, bytes, bytes, (const char *)bytes + n, message, 0};
   return read_message(&r, message, (Bytes){bytes, n});
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+/* A message's length stands before it, so each is gone over twice: without a place its bytes are counted alone. */
+typedef struct Writer {
+  char *p;
+  size_t n;
+} Writer;
+
+static void put_raw(Writer *w, const void *p, size_t n)
+{
+  if (w->p && n) memcpy(w->p + w->n, p, n);
+  w->n += n;
+}
+
+static void put_varint(Writer *w, uint64_t v)
+{
+  char byte[10];
+  size_t n = 0;
+  for (; v > 127; v >>= 7) byte[n++] = (char)(v | 128);
+  byte[n++] = (char)v;
+  put_raw(w, byte, n);
+}
+
+static void put_key(Writer *w, const ProtoField *f, int wire)
+{
+  put_varint(w, (uint64_t)f->number << 3 | (uint64_t)wire);
+}
+
+static void put_bytes(Writer *w, const ProtoField *f, const void *p, size_t n)
+{
+  put_key(w, f, WIRE_BYTES);
+  put_varint(w, n);
+  put_raw(w, p, n);
+}
+
+static void write_message(Writer *w, const ProtoMessage *message, const char *in);
+
+static void put_message(Writer *w, const ProtoField *f, const void *message)
+{
+  Writer count = {0};
+  write_message(&count, f->message, message);
+  put_key(w, f, WIRE_BYTES);
+  put_varint(w, count.n);
+  write_message(w, f->message, message);
+}
+
+static void put_ints(Writer *w, const ProtoField *f, const PInts *list)
+{
+  Writer count = {0};
+  for (int i = 0; i < list->n; i++) put_varint(&count, (uint64_t)list->v[i]);
+  put_key(w, f, WIRE_BYTES);
+  put_varint(w, count.n);
+  for (int i = 0; i < list->n; i++) put_varint(w, (uint64_t)list->v[i]);
+}
+
+static void write_list(Writer *w, const ProtoField *f, const AnyVec *list)
+{
+  for (int i = 0; i < list->n; i++) {
+    if (f->kind == PB_MSGS) put_message(w, f, ((void *const *)list->v)[i]);
+    else if (f->kind == PB_STRS) put_bytes(w, f, ((char *const *)list->v)[i], strlen(((char *const *)list->v)[i]));
+    else put_bytes(w, f, ((const Bytes *)list->v)[i].p, ((const Bytes *)list->v)[i].n);
+  }
+}
+
+static void write_field(Writer *w, const ProtoField *f, bool there, const void *slot)
+{
+  const AnyVec *list = slot;
+  switch (f->kind) {
+  case PB_INT: {
+    int64_t v;
+    memcpy(&v, slot, sizeof v);
+    if (!there && !v) break;
+    put_key(w, f, WIRE_VARINT);
+    put_varint(w, (uint64_t)v);
+    break;
+  }
+  case PB_FLOAT:
+    if (!there && *(const float *)slot == 0) break;
+    put_key(w, f, WIRE_32);
+    put_raw(w, slot, 4);
+    break;
+  case PB_STR: {
+    const char *s = *(const char *const *)slot;
+    if (there || (s && *s)) put_bytes(w, f, s, s ? strlen(s) : 0);
+    break;
+  }
+  case PB_BYTES: {
+    const Bytes *b = slot;
+    if (there || b->n) put_bytes(w, f, b->p, b->n);
+    break;
+  }
+  case PB_MSG:
+    if (*(void *const *)slot) put_message(w, f, *(void *const *)slot);
+    break;
+  case PB_INTS:
+    if (list->n) put_ints(w, f, slot);
+    break;
+  case PB_FLOATS:
+  case PB_DOUBLES:
+    if (list->n) put_bytes(w, f, list->v, (size_t)list->n * (f->kind == PB_FLOATS ? 4 : 8));
+    break;
+  case PB_STRS:
+  case PB_BYTES_LIST:
+  case PB_MSGS: write_list(w, f, list); break;
+  }
+}
+
+static void write_message(Writer *w, const ProtoMessage *message, const char *in)
+{
+  uint32_t has = *(const uint32_t *)in;
+  for (int i = 0; i < message->n; i++) {
+    const ProtoField *f = &message->field[i];
+    write_field(w, f, f->number < 32 && (has >> f->number & 1), in + f->offset);
+  }
+}
+
+Bytes onnx_proto_write(Arena *arena, const ProtoMessage *message, const void *in)
+{
+  Writer w = {0};
+  write_message(&w, message, in);
+  w = (Writer){arena_alloc(arena, w.n + 1), 0};
+  write_message(&w, message, in);
+  return (Bytes){w.p, w.n};
 }

@@ -5,7 +5,11 @@
  * the arena given.  Every length is checked against its message; nesting is limited;
  * unknown fields are skipped; groups, which ONNX never uses, are refused.
  *
- * `has` tells which singular fields were present: bit k for field number k. */
+ * `has` tells which singular fields were present: bit k for field number k.
+ *
+ * onnx_proto_write writes the same messages by the same tables.  Every field that ONNX defines is in them; what nobody
+ * here looks into (documentation, metadata, annotations) is kept as its bytes, so that a model that was read and written
+ * again says what it said before. */
 #ifndef LATHE_ONNX_PROTO_H
 #define LATHE_ONNX_PROTO_H
 
@@ -34,6 +38,8 @@ typedef struct PTensor {
   Bytes raw_data;
   Vec(PEntry *) external_data;
   int64_t data_location; /* 1: in another file */
+  Bytes segment, doc;
+  PBytesList metadata;
 } PTensor;
 enum { PTENSOR_RAW = 9 };
 
@@ -47,6 +53,7 @@ typedef struct PDim {
   uint32_t has;
   int64_t dim_value;
   const char *dim_param;
+  Bytes denotation;
 } PDim;
 enum { PDIM_VALUE = 1, PDIM_PARAM = 2 };
 typedef struct PShape {
@@ -73,11 +80,14 @@ struct PType {
   PTensorType *tensor, *sparse;
   PElemType *sequence, *optional;
   PMapType *map;
+  Bytes denotation, opaque;
 };
 typedef struct PValueInfo {
   uint32_t has;
   const char *name;
   PType *type;
+  Bytes doc;
+  PBytesList metadata;
 } PValueInfo;
 
 typedef struct PGraph PGraph;
@@ -117,6 +127,7 @@ typedef struct PAttr {
   Vec(PSparse *) sparses;
   PType *tp;
   Vec(PType *) tps;
+  Bytes doc;
 } PAttr;
 
 typedef struct PNode {
@@ -124,6 +135,8 @@ typedef struct PNode {
   PStrs input, output;
   const char *name, *op_type, *domain, *overload;
   Vec(PAttr *) attribute;
+  Bytes doc;
+  PBytesList metadata, devices;
 } PNode;
 
 struct PGraph {
@@ -133,6 +146,8 @@ struct PGraph {
   Vec(PTensor *) initializer;
   Vec(PSparse *) sparse_initializer;
   Vec(PValueInfo *) input, output, value_info;
+  Bytes doc;
+  PBytesList annotations, metadata;
 };
 
 typedef struct POpset {
@@ -148,6 +163,8 @@ typedef struct PFunction {
   Vec(PAttr *) attribute_proto; /* attributes with a default */
   Vec(PNode *) node;
   Vec(POpset *) opset_import;
+  Bytes doc;
+  PBytesList value_info, metadata;
 } PFunction;
 
 typedef struct PModel {
@@ -157,6 +174,9 @@ typedef struct PModel {
   PGraph *graph;
   Vec(POpset *) opset_import;
   Vec(PFunction *) functions;
+  Bytes producer_version, domain, doc;
+  int64_t model_version;
+  PBytesList metadata, training, configuration;
 } PModel;
 
 /* A table per message. */
@@ -191,5 +211,7 @@ extern const ProtoMessage onnx_proto_model, onnx_proto_graph, onnx_proto_tensor;
 /* Reads a message; raises ERR_PARSE with the message's and the field's name and the
  * offset in the file.  What comes back lives in the arena and points into bytes. */
 void *onnx_proto_read(Arena *, const ProtoMessage *, const void *bytes, size_t n);
+/* Writes one.  A singular field is written when `has` tells of it, or when it is not zero. */
+Bytes onnx_proto_write(Arena *, const ProtoMessage *, const void *message);
 
 #endif

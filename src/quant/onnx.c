@@ -1,0 +1,390 @@
+/* onnx.c: an ONNX model quantized: ranges found, scales chosen, what it costs measured, and layers left in float where
+ * it costs more than was promised.
+ *
+ *   1  the model as it comes, and the same with equalised channels where there is a place for it: each is calibrated and
+ *      quantized, with and without its biases corrected; the one with the least error at the outputs is kept
+ *   2  float and quantized model run over all samples, beside each other
+ *   3  while more answers change than may, the layers with the least signal to noise are left in float: as few as do */
+#include <stdlib.h>
+
+#include "quant/net.h"
+
+typedef struct Work {
+  Ctx *ctx;
+  Arena *arena;
+  const QuantOptions *o;
+  QuantSamples samples;
+  int64_t calibration; /* runs that scales are found with */
+} Work;
+
+static void tell(Work *w, const char *stage, int64_t done, int64_t total)
+{
+  if (w->o->progress && w->o->progress(w->o->env, stage, done, total))
+    raise(w->ctx, ERR_CALLBACK, NOWHERE, "the function that follows the quantization stopped it");
+}
+
+/* Run i of the ones that are calibrated with: spread evenly over all. */
+static int64_t calibration_run(const Work *w, int64_t i) { return i * w->samples.n / w->calibration; }
+
+/* ---- calibration -------------------------------------------------------------------------------------------- */
+
+/* The float model with outputs for everything that will be looked at: it lives as long as the work. */
+static void run_floats(Work *w, Net *n)
+{
+  Vec(const char *) name = {0};
+  n->output = (StrMap){0};
+  for (int i = 0; i < n->graph.output.n; i++) {
+    vec_push(n->arena, &name, n->graph.output.v[i]->name);
+    strmap_put(n->arena, &n->output, name.v[i], (void *)(intptr_t)name.n);
+  }
+  for (int i = 0; i < n->wire.n; i++) {
+    const Wire *x = n->wire.v[i];
+    if (!x->wanted || strmap_get(&n->output, x->name)) continue;
+    vec_push(n->arena, &name, x->name);
+    strmap_put(n->arena, &n->output, x->name, (void *)(intptr_t)name.n);
+  }
+  tell(w, "compiling the float model", 0, 1);
+  n->floats = quant_net_runner(n, &n->graph, name.n, name.v, &w->samples);
+}
+
+static const LatheRtTensor *float_output(Net *n, const char *name)
+{
+  return quant_output(&n->floats, (int)(intptr_t)strmap_get(&n->output, name) - 1);
+}
+
+static void see_all(Work *w, Net *n, int count, Wire *const *wire)
+{
+  int passes = w->o->method == QUANT_MINMAX ? 1 : 2;
+  for (int pass = 0; pass < passes; pass++) {
+    for (int i = 0; i < count && pass; i++) wire[i]->seen.bin = arena_array(n->arena, int64_t, QUANT_BINS);
+    for (int64_t k = 0; k < w->calibration; k++) {
+      tell(w, "calibrating", pass * w->calibration + k, passes * w->calibration);
+      quant_run(&n->floats, &w->samples, calibration_run(w, k));
+      for (int i = 0; i < count; i++) {
+        size_t size;
+        const float *v = quant_floats(float_output(n, wire[i]->name), &size);
+        if (!v) raise(w->ctx, ERR_TYPE, NOWHERE, "'%s' is not float32; only such tensors are quantized", wire[i]->name);
+        if (pass) quant_see_bins(&wire[i]->seen, size, v);
+        else quant_see_limits(&wire[i]->seen, size, v);
+      }
+    }
+  }
+}
+
+static void calibrate(Work *w, Net *n)
+{
+  enum { LEVELS = 256, BITS = 8 };
+  Wire **wire = arena_array(n->arena, Wire *, n->wire.n + 1);
+  int count = 0;
+  for (int i = 0; i < n->wire.n; i++)
+    if (n->wire.v[i]->wanted && quant_net_root(n, n->wire.v[i]) == n->wire.v[i]) wire[count++] = n->wire.v[i];
+  see_all(w, n, count, wire);
+  for (int i = 0; i < count; i++) {
+    QuantSeen *s = &wire[i]->seen;
+    if (s->bad)
+      raise(w->ctx, ERR_ARGUMENT, NOWHERE,
+            "'%s' is NaN or infinite %" PRId64 " times on this data: no scale stands for that", wire[i]->name, s->bad);
+    quant_choose_range(s, w->o->method, w->o->percentile > 0 ? w->o->percentile : 99.99, LEVELS, &wire[i]->lo,
+                       &wire[i]->hi);
+    wire[i]->params = quant_params(wire[i]->lo, wire[i]->hi, BITS, false, false);
+  }
+}
+
+/* ---- layers alone ----------------------------------------------------------------------------------------------- */
+
+static void add_mean(Layer *l, const Net *n, const LatheRtTensor *t, const float *want, const float *have)
+{
+  const PNode *p = n->node.v[l->node].p;
+  bool conv = !strcmp(p->op_type, "Conv") || !strcmp(p->op_type, "ConvTranspose");
+  int64_t inner = 1;
+  int64_t outer = 1;
+  int at = conv ? 1 : t->ndim - 1;
+  for (int i = 0; i < at; i++) outer *= t->shape[i];
+  for (int i = at + 1; i < t->ndim; i++) inner *= t->shape[i];
+  int64_t channels = l->shape.channels;
+  for (int64_t o = 0; o < outer; o++)
+    for (int64_t c = 0; c < channels; c++)
+      for (int64_t i = 0; i < inner; i++) {
+        int64_t k = (o * channels + c) * inner + i;
+        l->mean[c] += (double)want[k] - have[k];
+      }
+}
+
+static void measure_alone(Work *w, Net *n)
+{
+  Scope scope = scope_begin(w->ctx);
+  const char **alone = arena_array(n->arena, const char *, n->layer.n + 1);
+  PGraph g = quant_net_alone(n, alone);
+  const char **name = arena_array(n->arena, const char *, 2 * n->layer.n + 1);
+  int count = 0;
+  for (int i = 0; i < n->layer.n; i++) {
+    Layer *l = &n->layer.v[i];
+    if (!alone[i]) continue;
+    name[count++] = l->out->name;
+    name[count++] = alone[i];
+    l->alone = (QuantError){0};
+    l->mean = arena_array(n->arena, double, l->shape.channels);
+  }
+  if (count) {
+    tell(w, "compiling each layer alone", 0, 1);
+    QuantRunner r = quant_net_runner(n, &g, count, name, &w->samples);
+    for (int64_t k = 0; k < w->calibration; k++) {
+      tell(w, "measuring layers alone", k, w->calibration);
+      quant_run(&r, &w->samples, calibration_run(w, k));
+      for (int i = 0, at = 0; i < n->layer.n; i++) {
+        if (!alone[i]) continue;
+        size_t size;
+        const LatheRtTensor *t = quant_output(&r, at);
+        const float *want = quant_floats(t, &size);
+        const float *have = quant_floats(quant_output(&r, at + 1), &size);
+        at += 2;
+        quant_add_error(&n->layer.v[i].alone, size, want, have);
+        add_mean(&n->layer.v[i], n, t, want, have);
+      }
+    }
+    for (int i = 0; i < n->layer.n; i++) {
+      Layer *l = &n->layer.v[i];
+      if (!alone[i]) continue;
+      for (int64_t c = 0; c < l->shape.channels; c++) l->mean[c] *= (double)l->shape.channels / (double)l->alone.n;
+    }
+  }
+  scope_end(w->ctx, scope);
+}
+
+/* ---- the whole model ---------------------------------------------------------------------------------------------- */
+
+/* What the quantized model gives beside the float one. */
+typedef struct Verdict {
+  QuantError first;           /* of the first output */
+  double noise;               /* of all outputs, each against its signal */
+  int64_t answers;            /* that were compared */
+  int64_t right, float_right; /* against labels; without them right counts those that agree */
+} Verdict;
+
+static int64_t largest(const float *v, int64_t n)
+{
+  int64_t best = 0;
+  for (int64_t i = 1; i < n; i++)
+    if (v[i] > v[best]) best = i;
+  return best;
+}
+
+static void judge(Work *w, Verdict *v, int64_t run, size_t size, const float *want, const float *have)
+{
+  int64_t rows = size % (size_t)w->samples.rows ? 1 : w->samples.rows;
+  int64_t per = (int64_t)size / rows;
+  for (int64_t i = 0; i < rows && per > 1; i++) {
+    int64_t a = largest(want + i * per, per);
+    int64_t b = largest(have + i * per, per);
+    int64_t at = run * rows + i;
+    v->answers++;
+    v->right += w->o->labels ? at < w->o->nlabels && b == w->o->labels[at] : a == b;
+    v->float_right += w->o->labels ? at < w->o->nlabels && a == w->o->labels[at] : 1;
+  }
+}
+
+static Verdict compare(Work *w, Net *n, const char *stage, bool all)
+{
+  Scope scope = scope_begin(w->ctx);
+  Verdict v = {0};
+  PGraph g = quant_net_quantized(n);
+  int outputs = n->graph.output.n;
+  const char **a = arena_array(n->arena, const char *, outputs + n->layer.n + 1);
+  const char **b = arena_array(n->arena, const char *, outputs + n->layer.n + 1);
+  Layer **layer = arena_array(n->arena, Layer *, n->layer.n + 1);
+  int count = 0;
+  for (; count < outputs; count++) a[count] = b[count] = n->graph.output.v[count]->name;
+  for (int i = 0; i < n->layer.n && all; i++) {
+    Layer *l = &n->layer.v[i];
+    l->inside = (QuantError){0};
+    if (!l->end->wanted) continue;
+    layer[count - outputs] = l;
+    a[count] = l->end->name;
+    b[count++] = quant_net_stored(n, l->end);
+  }
+  QuantError *error = arena_array(n->arena, QuantError, outputs + 1);
+  tell(w, "compiling the quantized model", 0, 1);
+  QuantRunner q = quant_net_runner(n, &g, count, b, &w->samples);
+  int64_t runs = all ? w->samples.n : w->calibration;
+  for (int64_t k = 0; k < runs; k++) {
+    int64_t run = all ? k : calibration_run(w, k);
+    tell(w, stage, k, runs);
+    quant_run(&n->floats, &w->samples, run);
+    quant_run(&q, &w->samples, run);
+    for (int i = 0; i < count; i++) {
+      size_t size;
+      const float *want = quant_floats(float_output(n, a[i]), &size);
+      const float *have = quant_floats(quant_output(&q, i), &size);
+      if (!want || !have) continue;
+      quant_add_error(i < outputs ? &error[i] : &layer[i - outputs]->inside, size, want, have);
+      if (!i) judge(w, &v, run, size, want, have);
+    }
+  }
+  v.first = error[0];
+  for (int i = 0; i < outputs; i++)
+    if (error[i].signal > 0) v.noise += error[i].noise / error[i].signal;
+  scope_end(w->ctx, scope);
+  return v;
+}
+
+/* ---- choosing ---------------------------------------------------------------------------------------------------- */
+
+static bool is_named(const char *list, const char *name)
+{
+  size_t n = strlen(name);
+  if (!list || !n) return false;
+  for (const char *p = strstr(list, name); p; p = strstr(p + 1, name))
+    if ((p == list || p[-1] == ',') && (p[n] == ',' || !p[n])) return true;
+  return false;
+}
+
+static const char *layer_name(const Net *n, const Layer *l)
+{
+  const PNode *p = n->node.v[l->node].p;
+  return *p->name ? p->name : l->out->name;
+}
+
+static void plan(Work *w, Net *n)
+{
+  quant_net_plan(n);
+  for (int i = 0; i < n->layer.n; i++)
+    if (is_named(w->o->skip, layer_name(n, &n->layer.v[i]))) n->layer.v[i].kept = "as was asked for";
+  quant_net_mark(n);
+}
+
+static void shift_biases(Net *n, bool on)
+{
+  for (int i = 0; i < n->layer.n; i++) {
+    Layer *l = &n->layer.v[i];
+    l->shift = on && l->takes_bias && !l->kept ? l->mean : NULL;
+  }
+}
+
+/* Scales, and biases corrected where that makes the error less; the error that is left. */
+static double prepare(Work *w, Net *n, bool *corrected)
+{
+  plan(w, n);
+  run_floats(w, n);
+  calibrate(w, n);
+  measure_alone(w, n);
+  double plain = compare(w, n, "measuring the quantized model", false).noise;
+  shift_biases(n, true);
+  double shifted = compare(w, n, "measuring corrected biases", false).noise;
+  *corrected = shifted < plain;
+  shift_biases(n, *corrected);
+  return *corrected ? shifted : plain;
+}
+
+static double drop_of(const Verdict *v)
+{
+  return v->answers ? (double)(v->float_right - v->right) / (double)v->answers : 0;
+}
+
+/* Leaves the first `floats` of them in float. */
+static void keep_floats(Net *n, int count, Layer *const *order, int floats)
+{
+  for (int i = 0; i < count; i++) order[i]->kept = i < floats ? "to keep the accuracy" : NULL;
+  quant_net_mark(n);
+}
+
+static int by_noise(const void *a, const void *b)
+{
+  double x = quant_snr(&(*(Layer *const *)a)->alone);
+  double y = quant_snr(&(*(Layer *const *)b)->alone);
+  return x < y ? -1 : x > y ? 1 : (*(Layer *const *)a)->node - (*(Layer *const *)b)->node;
+}
+
+/* As few layers in float as keep the promise. */
+static Verdict hold_promise(Work *w, Net *n)
+{
+  Verdict v;
+  Layer **order = arena_array(n->arena, Layer *, n->layer.n + 1);
+  int count = 0;
+  for (int i = 0; i < n->layer.n; i++)
+    if (!n->layer.v[i].kept) order[count++] = &n->layer.v[i];
+  qsort(order, (size_t)count, sizeof *order, by_noise);
+  int bad = 0; /* so many are too few, so many enough */
+  int good = 1;
+  for (;;) {
+    if (good > count) good = count;
+    keep_floats(n, count, order, good);
+    v = compare(w, n, "measuring with layers in float", true);
+    if (drop_of(&v) <= w->o->accuracy_drop || good == count) break;
+    bad = good;
+    good *= 2;
+  }
+  while (good - bad > 1) {
+    int half = (bad + good) / 2;
+    keep_floats(n, count, order, half);
+    Verdict at = compare(w, n, "measuring with layers in float", true);
+    if (drop_of(&at) <= w->o->accuracy_drop) good = half, v = at;
+    else bad = half;
+  }
+  keep_floats(n, count, order, good);
+  return v;
+}
+
+/* ---- the report ------------------------------------------------------------------------------------------------------- */
+
+static void report_layers(Net *n, QuantReport *out)
+{
+  out->n = n->layer.n;
+  out->layer = arena_array(n->arena, QuantLayer, n->layer.n + 1);
+  for (int i = 0; i < n->layer.n; i++) {
+    Layer *l = &n->layer.v[i];
+    const Wire *root = quant_net_root(n, l->end);
+    out->quantized += !l->kept;
+    out->layer[i] = (QuantLayer){.name = layer_name(n, l),
+                                 .op = n->node.v[l->node].p->op_type,
+                                 .output = l->end->name,
+                                 .lo = root->lo,
+                                 .hi = root->hi,
+                                 .params = root->params,
+                                 .w_least = l->w_least,
+                                 .w_most = l->w_most,
+                                 .alone = quant_snr(&l->alone),
+                                 .inside = quant_snr(&l->inside),
+                                 .kept = l->kept};
+  }
+}
+
+const void *quant_onnx(Arena *a, const char *path, int narrays, const QuantArray *array, const QuantOptions *o,
+                       QuantReport *report, size_t *bytes)
+{
+  enum { CALIBRATION = 256 };
+  Net *n = quant_net_load(a, path);
+  Work w = {.ctx = n->ctx, .arena = a, .o = o, .samples = quant_net_samples(n, narrays, array)};
+  int64_t answers = w.samples.n * w.samples.rows;
+  if (o->labels && o->nlabels != answers)
+    raise(w.ctx, ERR_ARGUMENT, NOWHERE, "there are %" PRId64 " labels for %" PRId64 " samples", o->nlabels, answers);
+  int64_t most = o->calibration > 0 ? o->calibration : CALIBRATION;
+  w.calibration = most < w.samples.n ? most : w.samples.n;
+  quant_net_fold(n);
+  *report = (QuantReport){.samples = answers, .calibration = w.calibration * w.samples.rows, .labelled = o->labels};
+  Net *even = quant_net_copy(n);
+  plan(&w, even);
+  if (!even->layer.n)
+    raise(w.ctx, ERR_ARGUMENT, NOWHERE,
+          "the model has no convolution or matrix product with constant weights: there is nothing to quantize");
+  double error = prepare(&w, n, &report->bias_corrected);
+  if (quant_net_equalise(even)) {
+    bool corrected;
+    if (prepare(&w, even, &corrected) < error) {
+      n = even;
+      report->equalised = true;
+      report->bias_corrected = corrected;
+    }
+  }
+  Verdict v = compare(&w, n, "comparing with the float model", true);
+  if (o->accuracy_drop >= 0 && drop_of(&v) > o->accuracy_drop) v = hold_promise(&w, n);
+  PGraph g = quant_net_quantized(n);
+  Bytes b = quant_net_bytes(n, &g);
+  report_layers(n, report);
+  report->snr = quant_snr(&v.first);
+  report->accuracy = v.answers ? (double)v.right / (double)v.answers : 0;
+  report->float_accuracy = v.answers ? (double)v.float_right / (double)v.answers : 0;
+  report->float_bytes = n->file_bytes;
+  report->bytes = b.n;
+  *bytes = b.n;
+  return b.p;
+}
