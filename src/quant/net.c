@@ -110,8 +110,7 @@ Net *quant_net_copy(Net *n)
   c->values = c->names = c->made = c->wires = (StrMap){0};
   for (int i = 0; i < n->values.n; i++) strmap_put(n->arena, &c->values, n->values.key[i], n->values.val[i]);
   for (int i = 0; i < n->names.n; i++) strmap_put(n->arena, &c->names, n->names.key[i], n->names.val[i]);
-  memset(&c->wire, 0, sizeof c->wire);
-  memset(&c->node, 0, sizeof c->node);
+  memset(&c->flow, 0, sizeof c->flow);
   memset(&c->layer, 0, sizeof c->layer);
   return c;
 }

@@ -7,30 +7,7 @@
 #define LATHE_QUANT_NET_H
 
 #include "frontend/onnx_import.h"
-#include "quant/quant.h"
-
-/* The part of a node. */
-typedef enum {
-  ROLE_FLOAT,   /* computed in float */
-  ROLE_LAYER,   /* a product with constant weights */
-  ROLE_ELEMENT, /* has an integer form, with scales of its own before and behind: sums, pools, functions */
-  ROLE_MOVE,    /* takes elements to other places: the scale behind it is the one before it */
-} Role;
-
-/* A value that nodes hand on, by its name. */
-typedef struct Wire {
-  const char *name;
-  int maker; /* number of its node; -1: an input or a constant */
-  int uses;  /* by nodes, their bodies and as an output */
-  int user;  /* number of one node that takes it; -1: none */
-  bool is_output, is_input;
-  bool integral; /* could be in integers: what it comes from is */
-  bool wanted;   /* is quantized here */
-  bool by_layer; /* the result of a layer in integers: its floats are not to be had */
-  QuantSeen seen;
-  double lo, hi;
-  QuantParams params;
-} Wire;
+#include "quant/flow.h"
 
 typedef struct Layer {
   int node;
@@ -46,14 +23,6 @@ typedef struct Layer {
   float w_least, w_most;
 } Layer;
 
-typedef struct NetNode {
-  PNode *p;
-  Role role;
-  int layer;    /* of ROLE_LAYER: its number */
-  Wire *end;    /* of ROLE_LAYER, ROLE_ELEMENT */
-  bool integer; /* of ROLE_ELEMENT and ROLE_MOVE: as marked */
-} NetNode;
-
 typedef struct Net {
   Ctx *ctx;
   Arena *arena;
@@ -66,8 +35,7 @@ typedef struct Net {
   StrMap names;  /* all that are taken */
   StrMap made;   /* prefix and suffix -> the name that was made of them */
   StrMap wires;  /* name -> Wire * */
-  Vec(Wire *) wire;
-  Vec(NetNode) node;
+  Flow flow;     /* a step for each node of the graph */
   Vec(Layer) layer;
   QuantRunner floats; /* the float model, with outputs for all that is looked at */
   StrMap output;      /* name -> number of its output + 1 */
@@ -116,11 +84,10 @@ enum { QUANT_OPSET = 13 };
 void quant_net_raise_opset(Net *);
 
 /* onnx_plan.c */
-void quant_net_fold(Net *);          /* batch normalisations and added constants into the weights before them */
-void quant_net_plan(Net *);          /* fills wires, nodes, layers */
-void quant_net_mark(Net *);          /* says which wires are quantized, given which layers stay in float */
-Wire *quant_net_root(Net *, Wire *); /* before the nodes that only move elements */
-bool quant_net_equalise(Net *);      /* ranges of channels between layers made alike; false: there is no place for it */
+void quant_net_fold(Net *);     /* batch normalisations and added constants into the weights before them */
+void quant_net_plan(Net *);     /* fills wires, steps, layers */
+void quant_net_mark(Net *);     /* says which wires are quantized, given which layers stay in float */
+bool quant_net_equalise(Net *); /* ranges of channels between layers made alike; false: there is no place for it */
 
 /* onnx_qdq.c: the model with quantization put in; alone: the float model, and beside each layer a quantized one over
  * the same floats, whose results are called alone[i]. */

@@ -9,23 +9,6 @@
 
 #include "quant/net.h"
 
-typedef struct Work {
-  Ctx *ctx;
-  Arena *arena;
-  const QuantOptions *o;
-  QuantSamples samples;
-  int64_t calibration; /* runs that scales are found with */
-} Work;
-
-static void tell(Work *w, const char *stage, int64_t done, int64_t total)
-{
-  if (w->o->progress && w->o->progress(w->o->env, stage, done, total))
-    raise(w->ctx, ERR_CALLBACK, NOWHERE, "the function that follows the quantization stopped it");
-}
-
-/* Run i of the ones that are calibrated with: spread evenly over all. */
-static int64_t calibration_run(const Work *w, int64_t i) { return i * w->samples.n / w->calibration; }
-
 /* ---- calibration -------------------------------------------------------------------------------------------- */
 
 /* The float model with outputs for everything that will be looked at: it lives as long as the work. */
@@ -37,13 +20,13 @@ static void run_floats(Work *w, Net *n)
     vec_push(n->arena, &name, n->graph.output.v[i]->name);
     strmap_put(n->arena, &n->output, name.v[i], (void *)(intptr_t)name.n);
   }
-  for (int i = 0; i < n->wire.n; i++) {
-    const Wire *x = n->wire.v[i];
+  for (int i = 0; i < n->flow.wire.n; i++) {
+    const Wire *x = n->flow.wire.v[i];
     if (!x->wanted || strmap_get(&n->output, x->name)) continue;
     vec_push(n->arena, &name, x->name);
     strmap_put(n->arena, &n->output, x->name, (void *)(intptr_t)name.n);
   }
-  tell(w, "compiling the float model", 0, 1);
+  quant_tell(w, "compiling the float model", 0, 1);
   n->floats = quant_net_runner(n, &n->graph, name.n, name.v, &w->samples);
 }
 
@@ -52,49 +35,22 @@ static const LatheRtTensor *float_output(Net *n, const char *name)
   return quant_output(&n->floats, (int)(intptr_t)strmap_get(&n->output, name) - 1);
 }
 
-static void see_all(Work *w, Net *n, int count, Wire *const *wire)
-{
-  int passes = w->o->method == QUANT_MINMAX ? 1 : 2;
-  for (int pass = 0; pass < passes; pass++) {
-    for (int i = 0; i < count && pass; i++) wire[i]->seen.bin = arena_array(n->arena, int64_t, QUANT_BINS);
-    for (int64_t k = 0; k < w->calibration; k++) {
-      tell(w, "calibrating", pass * w->calibration + k, passes * w->calibration);
-      quant_run(&n->floats, &w->samples, calibration_run(w, k));
-      for (int i = 0; i < count; i++) {
-        size_t size;
-        const float *v = quant_floats(float_output(n, wire[i]->name), &size);
-        if (!v) raise(w->ctx, ERR_TYPE, NOWHERE, "'%s' is not float32; only such tensors are quantized", wire[i]->name);
-        if (pass) quant_see_bins(&wire[i]->seen, size, v);
-        else quant_see_limits(&wire[i]->seen, size, v);
-      }
-    }
-  }
-}
-
 static void calibrate(Work *w, Net *n)
 {
   enum { LEVELS = 256, BITS = 8 };
-  Wire **wire = arena_array(n->arena, Wire *, n->wire.n + 1);
-  int count = 0;
-  for (int i = 0; i < n->wire.n; i++)
-    if (n->wire.v[i]->wanted && quant_net_root(n, n->wire.v[i]) == n->wire.v[i]) wire[count++] = n->wire.v[i];
-  see_all(w, n, count, wire);
-  for (int i = 0; i < count; i++) {
-    QuantSeen *s = &wire[i]->seen;
-    if (s->bad)
-      raise(w->ctx, ERR_ARGUMENT, NOWHERE,
-            "'%s' is NaN or infinite %" PRId64 " times on this data: no scale stands for that", wire[i]->name, s->bad);
-    quant_choose_range(s, w->o->method, w->o->percentile > 0 ? w->o->percentile : 99.99, LEVELS, &wire[i]->lo,
-                       &wire[i]->hi);
-    wire[i]->params = quant_params(wire[i]->lo, wire[i]->hi, BITS, false, false);
-  }
+  Wire **wire;
+  int count = quant_flow_roots(n->arena, &n->flow, &wire);
+  int *output = arena_array(n->arena, int, count + 1);
+  for (int i = 0; i < count; i++) output[i] = (int)(intptr_t)strmap_get(&n->output, wire[i]->name) - 1;
+  quant_calibrate(w, n->arena, &n->floats, count, wire, output, LEVELS);
+  for (int i = 0; i < count; i++) wire[i]->params = quant_params(wire[i]->lo, wire[i]->hi, BITS, false, false);
 }
 
 /* ---- layers alone ----------------------------------------------------------------------------------------------- */
 
 static void add_mean(Layer *l, const Net *n, const LatheRtTensor *t, const float *want, const float *have)
 {
-  const PNode *p = n->node.v[l->node].p;
+  const PNode *p = n->graph.node.v[l->node];
   bool conv = !strcmp(p->op_type, "Conv") || !strcmp(p->op_type, "ConvTranspose");
   int64_t inner = 1;
   int64_t outer = 1;
@@ -126,11 +82,11 @@ static void measure_alone(Work *w, Net *n)
     l->mean = arena_array(n->arena, double, l->shape.channels);
   }
   if (count) {
-    tell(w, "compiling each layer alone", 0, 1);
+    quant_tell(w, "compiling each layer alone", 0, 1);
     QuantRunner r = quant_net_runner(n, &g, count, name, &w->samples);
     for (int64_t k = 0; k < w->calibration; k++) {
-      tell(w, "measuring layers alone", k, w->calibration);
-      quant_run(&r, &w->samples, calibration_run(w, k));
+      quant_tell(w, "measuring layers alone", k, w->calibration);
+      quant_run(&r, &w->samples, quant_calibration_run(w, k));
       for (int i = 0, at = 0; i < n->layer.n; i++) {
         if (!alone[i]) continue;
         size_t size;
@@ -203,12 +159,12 @@ static Verdict compare(Work *w, Net *n, const char *stage, bool all)
     b[count++] = quant_net_stored(n, l->end);
   }
   QuantError *error = arena_array(n->arena, QuantError, outputs + 1);
-  tell(w, "compiling the quantized model", 0, 1);
+  quant_tell(w, "compiling the quantized model", 0, 1);
   QuantRunner q = quant_net_runner(n, &g, count, b, &w->samples);
   int64_t runs = all ? w->samples.n : w->calibration;
   for (int64_t k = 0; k < runs; k++) {
-    int64_t run = all ? k : calibration_run(w, k);
-    tell(w, stage, k, runs);
+    int64_t run = all ? k : quant_calibration_run(w, k);
+    quant_tell(w, stage, k, runs);
     quant_run(&n->floats, &w->samples, run);
     quant_run(&q, &w->samples, run);
     for (int i = 0; i < count; i++) {
@@ -240,7 +196,7 @@ static bool is_named(const char *list, const char *name)
 
 static const char *layer_name(const Net *n, const Layer *l)
 {
-  const PNode *p = n->node.v[l->node].p;
+  const PNode *p = n->graph.node.v[l->node];
   return *p->name ? p->name : l->out->name;
 }
 
@@ -332,10 +288,10 @@ static void report_layers(Net *n, QuantReport *out)
   out->layer = arena_array(n->arena, QuantLayer, n->layer.n + 1);
   for (int i = 0; i < n->layer.n; i++) {
     Layer *l = &n->layer.v[i];
-    const Wire *root = quant_net_root(n, l->end);
+    const Wire *root = quant_flow_root(&n->flow, l->end);
     out->quantized += !l->kept;
     out->layer[i] = (QuantLayer){.name = layer_name(n, l),
-                                 .op = n->node.v[l->node].p->op_type,
+                                 .op = n->graph.node.v[l->node]->op_type,
                                  .output = l->end->name,
                                  .lo = root->lo,
                                  .hi = root->hi,
@@ -351,14 +307,11 @@ static void report_layers(Net *n, QuantReport *out)
 const void *quant_onnx(Arena *a, const char *path, int narrays, const QuantArray *array, const QuantOptions *o,
                        QuantReport *report, size_t *bytes)
 {
-  enum { CALIBRATION = 256 };
   Net *n = quant_net_load(a, path);
-  Work w = {.ctx = n->ctx, .arena = a, .o = o, .samples = quant_net_samples(n, narrays, array)};
+  Work w = quant_work(n->ctx, o, quant_net_samples(n, narrays, array));
   int64_t answers = w.samples.n * w.samples.rows;
   if (o->labels && o->nlabels != answers)
     raise(w.ctx, ERR_ARGUMENT, NOWHERE, "there are %" PRId64 " labels for %" PRId64 " samples", o->nlabels, answers);
-  int64_t most = o->calibration > 0 ? o->calibration : CALIBRATION;
-  w.calibration = most < w.samples.n ? most : w.samples.n;
   quant_net_fold(n);
   *report = (QuantReport){.samples = answers, .calibration = w.calibration * w.samples.rows, .labelled = o->labels};
   Net *even = quant_net_copy(n);

@@ -1,7 +1,7 @@
 /* onnx_plan.c: what becomes of each node: which are layers, which move elements, where integers go through.
  *
- * Comes in: the graph and the values of its constants.  Goes out: the part of each node and the wires that are to be
- * quantized.  Invariant: a wire is quantized when a node takes it in integers; layers also give theirs in integers. */
+ * Comes in: the graph and the values of its constants.  Goes out: a step for each node, and the layers with their
+ * weights. */
 #include <math.h>
 
 #include "quant/net.h"
@@ -31,7 +31,8 @@ static Wire *wire_of(Net *n, const char *name)
   w->name = name;
   w->maker = w->user = -1;
   strmap_put(n->arena, &n->wires, name, w);
-  vec_push(n->arena, &n->wire, w);
+  w->is_constant = strmap_get(&n->values, name) != NULL;
+  vec_push(n->arena, &n->flow.wire, w);
   return w;
 }
 
@@ -50,7 +51,7 @@ static void scan(Net *n)
 {
   const PGraph *g = &n->graph;
   n->wires = (StrMap){0};
-  n->wire.n = 0;
+  n->flow.wire.n = 0;
   for (int i = 0; i < g->input.n; i++) wire_of(n, g->input.v[i]->name)->is_input = true;
   for (int i = 0; i < g->node.n; i++) {
     const PNode *p = g->node.v[i];
@@ -245,78 +246,45 @@ static Wire *end_of(Net *n, int i)
   return wire_of(n, n->graph.node.v[i]->output.v[0]);
 }
 
+static void add_inputs(Net *n, Step *s, const PNode *p, int count)
+{
+  s->in = arena_array(n->arena, Wire *, count + 1);
+  for (int k = 0; k < count; k++) s->in[s->n++] = wire_of(n, p->input.v[k]);
+}
+
 void quant_net_plan(Net *n)
 {
   scan(n);
-  n->node.n = n->layer.n = 0;
+  n->flow.step.n = n->layer.n = 0;
   for (int i = 0; i < n->graph.node.n; i++) {
-    PNode *p = n->graph.node.v[i];
-    NetNode x = {.p = p, .layer = -1};
+    const PNode *p = n->graph.node.v[i];
+    Step s = {0};
     Layer l = {.node = i};
-    if (p->output.n && p->input.n && read_layer(n, p, &l)) {
-      x.role = ROLE_LAYER;
-      x.layer = n->layer.n;
-      l.in = wire_of(n, p->input.v[0]);
-      l.out = wire_of(n, p->output.v[0]);
-      l.end = x.end = end_of(n, i);
+    bool plain = is_own(p) && p->input.n && p->output.n;
+    if (plain) s.out = wire_of(n, p->output.v[0]);
+    if (plain && read_layer(n, p, &l)) {
+      s.role = ROLE_LAYER;
+      add_inputs(n, &s, p, 1);
+      l.in = s.in[0];
+      l.out = s.out;
+      l.end = s.end = end_of(n, i);
       vec_push(n->arena, &n->layer, l);
-    } else if (is_own(p) && p->input.n && p->output.n && among(ELEMENTS, p->op_type)) {
-      x.role = ROLE_ELEMENT;
-      x.end = end_of(n, i);
-    } else if (is_own(p) && p->input.n && p->output.n && among(MOVES, p->op_type)) {
-      x.role = ROLE_MOVE;
+    } else if (plain && among(ELEMENTS, p->op_type)) {
+      s.role = ROLE_ELEMENT;
+      s.end = end_of(n, i);
+      add_inputs(n, &s, p, p->input.n);
+    } else if (plain && among(MOVES, p->op_type)) {
+      s.role = ROLE_MOVE;
+      add_inputs(n, &s, p, 1);
     }
-    vec_push(n->arena, &n->node, x);
+    vec_push(n->arena, &n->flow.step, s);
   }
-}
-
-/* ---- marks ------------------------------------------------------------------------------------------------- */
-
-Wire *quant_net_root(Net *n, Wire *w)
-{
-  while (w->maker >= 0 && n->node.v[w->maker].role == ROLE_MOVE &&
-         !strcmp(n->node.v[w->maker].p->output.v[0], w->name))
-    w = wire_of(n, n->node.v[w->maker].p->input.v[0]);
-  return w;
-}
-
-static bool takes_integers(Net *n, const NetNode *x)
-{
-  for (int k = 0; k < x->p->input.n; k++) {
-    const Wire *w = wire_of(n, x->p->input.v[k]);
-    if (strmap_get(&n->values, w->name) || !w->integral) return false;
-  }
-  return true;
 }
 
 void quant_net_mark(Net *n)
 {
-  for (int i = 0; i < n->wire.n; i++) {
-    n->wire.v[i]->integral = n->wire.v[i]->is_input;
-    n->wire.v[i]->wanted = n->wire.v[i]->by_layer = false;
-  }
-  for (int i = 0; i < n->node.n; i++) {
-    NetNode *x = &n->node.v[i];
-    x->integer = x->role == ROLE_LAYER     ? !n->layer.v[x->layer].kept
-                 : x->role == ROLE_ELEMENT ? takes_integers(n, x)
-                 : x->role == ROLE_MOVE    ? wire_of(n, x->p->input.v[0])->integral
-                                           : false;
-    if (x->role == ROLE_MOVE) wire_of(n, x->p->output.v[0])->integral = x->integer;
-    else if (x->end) x->end->integral = x->integer;
-  }
-  for (int i = n->node.n - 1; i >= 0; i--) {
-    NetNode *x = &n->node.v[i];
-    if (x->role == ROLE_LAYER && x->integer) {
-      n->layer.v[x->layer].in->wanted = true;
-      x->end->wanted = x->end->by_layer = true;
-    } else if (x->role == ROLE_ELEMENT) {
-      x->integer &= x->end->wanted;
-      for (int k = 0; k < x->p->input.n && x->integer; k++) wire_of(n, x->p->input.v[k])->wanted = true;
-    } else if (x->role == ROLE_MOVE) {
-      x->integer = wire_of(n, x->p->output.v[0])->wanted;
-      if (x->integer) wire_of(n, x->p->input.v[0])->wanted = true;
-    }
-  }
+  for (int i = 0; i < n->layer.n; i++) n->flow.step.v[n->layer.v[i].node].kept = n->layer.v[i].kept != NULL;
+  quant_flow_mark(&n->flow);
 }
 
 /* ---- equalisation -------------------------------------------------------------------------------------------- */
@@ -331,20 +299,21 @@ typedef struct Pair {
 static bool find_pair(Net *n, Layer *a, Pair *out)
 {
   const Wire *end = a->end;
-  const PNode *p = n->node.v[a->node].p;
+  const PNode *p = n->graph.node.v[a->node];
   if (a->kept || end->uses != 1 || end->is_output || end->user < 0 || !a->takes_bias || is_op(p, "ConvTranspose"))
     return false;
-  if (a->out != end && (!is_op(n->node.v[end->maker].p, "Relu") || a->out->user != end->maker)) return false;
-  const NetNode *next = &n->node.v[end->user];
-  if (next->role != ROLE_LAYER || n->layer.v[next->layer].kept) return false;
-  Layer *b = &n->layer.v[next->layer];
-  bool conv = is_op(next->p, "Conv");
-  if (b->in != end || (!conv && !is_op(next->p, "Gemm"))) return false;
-  int64_t group = conv ? quant_net_int(next->p, "group", 1) : 1;
+  if (a->out != end && (!is_op(n->graph.node.v[end->maker], "Relu") || a->out->user != end->maker)) return false;
+  Layer *b = NULL;
+  for (int i = 0; i < n->layer.n && !b; i++)
+    if (n->layer.v[i].node == end->user && !n->layer.v[i].kept) b = &n->layer.v[i];
+  const PNode *next = n->graph.node.v[end->user];
+  bool conv = is_op(next, "Conv");
+  if (!b || b->in != end || (!conv && !is_op(next, "Gemm"))) return false;
+  int64_t group = conv ? quant_net_int(next, "group", 1) : 1;
   int64_t channels = a->shape.channels;
   *out = (Pair){a, b, group > 1};
   if (group > 1) return group == channels && b->shape.channels % channels == 0;
-  const ConstData *w = quant_net_floats(n, next->p->input.v[1]);
+  const ConstData *w = quant_net_floats(n, next->input.v[1]);
   return w->shape[b->axis ? 0 : 1] == channels;
 }
 
@@ -398,7 +367,7 @@ static void equalise_pair(Net *n, const Pair *p)
 
 static void store_weights(Net *n, Layer *l)
 {
-  PNode *p = n->node.v[l->node].p;
+  PNode *p = n->graph.node.v[l->node];
   const ConstData *w = quant_net_floats(n, p->input.v[1]);
   const char *name = quant_net_name(n, p->input.v[1], "_equalised");
   p->input.v[1] = quant_net_const(n, &n->graph, name, ONNX_F32, w->ndim, w->shape, l->w, w->bytes);

@@ -24,7 +24,7 @@ const char *quant_net_stored(Net *n, const Wire *w)
 
 static void push_pair(Net *n, PGraph *g, const Wire *w, const char *from, const char *to)
 {
-  const Wire *root = quant_net_root(n, (Wire *)(uintptr_t)w);
+  const Wire *root = quant_flow_root(&n->flow, (Wire *)(uintptr_t)w);
   int8_t zero = (int8_t)root->params.zero;
   const char *scale = quant_net_made(n, w->name, "_scale");
   const char *point = quant_net_made(n, w->name, "_zero_point");
@@ -38,9 +38,9 @@ static void push_pair(Net *n, PGraph *g, const Wire *w, const char *from, const 
 /* Weights of a layer as int8 with their DequantizeLinear; gives its output. */
 static const char *push_weights(Net *n, PGraph *g, Layer *l, const char *prefix, float **scales)
 {
-  const ConstData *w = quant_net_floats(n, n->node.v[l->node].p->input.v[1]);
+  const ConstData *w = quant_net_floats(n, n->graph.node.v[l->node]->input.v[1]);
   int64_t channels = l->shape.channels;
-  double sx = quant_net_root(n, l->in)->params.scale;
+  double sx = quant_flow_root(&n->flow, l->in)->params.scale;
   int8_t *q = arena_alloc(n->arena, w->bytes / 4 + 1);
   int8_t *zero = arena_alloc(n->arena, (size_t)channels);
   float *scale = arena_array(n->arena, float, channels);
@@ -68,7 +68,7 @@ static const char *push_weights(Net *n, PGraph *g, Layer *l, const char *prefix,
 static const char *push_bias(Net *n, PGraph *g, const Layer *l, const char *prefix, const float *w_scale)
 {
   int64_t channels = l->shape.channels;
-  float sx = quant_net_root(n, l->in)->params.scale;
+  float sx = quant_flow_root(&n->flow, l->in)->params.scale;
   int32_t *q = arena_array(n->arena, int32_t, channels);
   int32_t *zero = arena_array(n->arena, int32_t, channels);
   float *scale = arena_array(n->arena, float, channels);
@@ -110,18 +110,18 @@ PGraph quant_net_quantized(Net *n)
   int count = g.node.n;
   PNode **old = g.node.v;
   memset(&g.node, 0, sizeof g.node);
-  for (int i = 0; i < n->wire.n; i++)
-    if (n->wire.v[i]->maker < 0) push_wanted(n, &g, n->wire.v[i]);
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < n->flow.wire.n; i++)
+    if (n->flow.wire.v[i]->maker < 0) push_wanted(n, &g, n->flow.wire.v[i]);
+  for (int i = 0, layer = 0; i < count; i++) {
     PNode *p = old[i];
-    const NetNode *x = &n->node.v[i];
+    const Step *x = &n->flow.step.v[i];
     for (int k = 0; k < p->input.n; k++) {
       const Wire *w = known_wire(n, p->input.v[k]);
       if (w && w->wanted) p->input.v[k] = x->integer || w->by_layer ? quant_net_stored(n, w) : before(n, w);
     }
-    if (x->role == ROLE_LAYER && x->integer) {
-      Layer *l = &n->layer.v[x->layer];
-      quantize_layer(n, &g, l, p, l->out->name);
+    if (x->role == ROLE_LAYER) {
+      Layer *l = &n->layer.v[layer++]; /* they follow each other as their nodes do */
+      if (x->integer) quantize_layer(n, &g, l, p, l->out->name);
     }
     vec_push(n->arena, &g.node, p);
     for (int k = 0; k < p->output.n; k++) {
@@ -146,7 +146,7 @@ PGraph quant_net_alone(Net *n, const char **alone)
     const char *to = quant_net_made(n, l->in->name, "_alone_dequantized");
     if (!strmap_get(&paired, l->in->name)) push_pair(n, &g, l->in, l->in->name, to);
     strmap_put(n->arena, &paired, l->in->name, n);
-    PNode *p = arena_copy(n->arena, n->node.v[l->node].p, sizeof *p);
+    PNode *p = arena_copy(n->arena, n->graph.node.v[l->node], sizeof *p);
     COPY_LIST(n->arena, p->input);
     COPY_LIST(n->arena, p->output);
     p->input.v[0] = to;
