@@ -232,7 +232,8 @@ int cli_run_quantize(LatheContext *context, const Options *o)
   if (o->percentile) {
     char *end;
     share = (LatheValue){.tag = LATHE_FLOAT, .u.f = strtod(o->percentile, &end)};
-    if (end == o->percentile || *end) return cli_misuse("--percentile is a number, as in 99.99, not '%s'", o->percentile);
+    if (end == o->percentile || *end)
+      return cli_misuse("--percentile is a number, as in 99.99, not '%s'", o->percentile);
   }
   if (!read_data(o, "quantize", &d, &inputs, &status) || !read_labels(o->labels, &labels, &status)) {
     free_data(&d);
@@ -246,8 +247,12 @@ int cli_run_quantize(LatheContext *context, const Options *o)
     option("skip", text_or_none(o->skip), pair[3]),
     option("percentile", share, pair[4]),
   };
-  LatheValue args[] = {cli_str_value(o->input), cli_str_value(o->output), inputs,
-                       (LatheValue){.tag = LATHE_LIST, .u.list = options, .n = 5}, labels, follower()};
+  LatheValue args[] = {cli_str_value(o->input),
+                       cli_str_value(o->output),
+                       inputs,
+                       (LatheValue){.tag = LATHE_LIST, .u.list = options, .n = 5},
+                       labels,
+                       follower()};
   status = show_texts(context, o, "onnx_quantize", 6, args);
   if (labels.tag == LATHE_LIST) free((void *)(uintptr_t)labels.u.list);
   free_data(&d);

@@ -1,7 +1,6 @@
 /* net.c: an ONNX file read, its constants worked out, and models written from it. */
 #include "quant/net.h"
 
-
 static bool is_plain(const char *domain) { return !*domain || !strcmp(domain, "ai.onnx"); }
 
 const PAttr *quant_net_attr(const PNode *p, const char *name)
@@ -222,8 +221,10 @@ QuantSamples quant_net_samples(Net *n, int narrays, const QuantArray *array)
     const PShape *shape = v->type->tensor->shape;
     int64_t *dim = arena_array(n->arena, int64_t, MAX_RANK);
     for (int k = 0; shape && k < shape->dim.n && k < MAX_RANK; k++)
-      dim[k] = shape->dim.v[k]->has & 1u << PDIM_VALUE && shape->dim.v[k]->dim_value > 0 ? shape->dim.v[k]->dim_value : -1;
-    port[count++] = (QuantPort){v->name, onnx_dtype(n->ctx, v->type->tensor->elem_type, v->name), shape ? shape->dim.n : -1, dim};
+      dim[k] =
+          shape->dim.v[k]->has & 1u << PDIM_VALUE && shape->dim.v[k]->dim_value > 0 ? shape->dim.v[k]->dim_value : -1;
+    port[count++] =
+        (QuantPort){v->name, onnx_dtype(n->ctx, v->type->tensor->elem_type, v->name), shape ? shape->dim.n : -1, dim};
   }
   if (!count) raise(n->ctx, ERR_ARGUMENT, NOWHERE, "the model has no inputs: there is nothing to run it on");
   return quant_samples(n->arena, narrays, array, count, port);
@@ -234,7 +235,7 @@ QuantSamples quant_net_samples(Net *n, int narrays, const QuantArray *array)
 /* Nodes whose operands the quantizer looks at when they are constant. */
 static bool has_weights(const char *op)
 {
-  static const char *const ops[] = {"Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul", "Div",
+  static const char *const ops[] = {"Conv",   "ConvTranspose",      "Gemm", "MatMul", "Add", "Sub", "Mul", "Div",
                                     "Concat", "BatchNormalization", "Clip"};
   for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
     if (!strcmp(ops[i], op)) return true;
@@ -254,7 +255,10 @@ static void refuse_quantized(Net *n)
         !strcmp(p->op_type, "DequantizeLinear") || !strcmp(p->op_type, "ConvInteger") ||
         !strcmp(p->op_type, "MatMulInteger"))
       raise(n->ctx, ERR_ARGUMENT, NOWHERE, "the model is quantized already: node '%s' is a %s; give the float model",
-            *p->name ? p->name : p->output.n ? p->output.v[0] : "", p->op_type);
+            *p->name      ? p->name
+            : p->output.n ? p->output.v[0]
+                          : "",
+            p->op_type);
   }
 }
 
@@ -288,7 +292,8 @@ static void find_values(Net *n)
   for (int i = 0; i < name.n; i++) {
     const Node *v = body->kind == N_TUPLE && name.n > 1 ? body->arg[i] : body;
     if (v->kind == N_CONST) strmap_put(n->arena, &n->values, name.v[i], (void *)(uintptr_t)v->u.data);
-    if (v->type && v->type->kind == TY_TENSOR) strmap_put(n->arena, &n->ranks, name.v[i], (void *)(intptr_t)(v->type->ndim + 1));
+    if (v->type && v->type->kind == TY_TENSOR)
+      strmap_put(n->arena, &n->ranks, name.v[i], (void *)(intptr_t)(v->type->ndim + 1));
   }
 }
 
@@ -300,8 +305,8 @@ static void take_external(Net *n)
     const ConstData *d = strmap_get(&n->values, t->name);
     if (t->data_location != 1 || !d) continue;
     if (d->dtype.bits < 8)
-      raise(n->ctx, ERR_UNSUPPORTED, NOWHERE, "'%s' has elements of %d bits in another file; save the model in one file",
-            t->name, d->dtype.bits);
+      raise(n->ctx, ERR_UNSUPPORTED, NOWHERE,
+            "'%s' has elements of %d bits in another file; save the model in one file", t->name, d->dtype.bits);
     PTensor *own = arena_copy(n->arena, t, sizeof *own);
     own->data_location = 0;
     own->has = (own->has & ~(1u << 14)) | 1u << PTENSOR_RAW;

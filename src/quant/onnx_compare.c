@@ -37,8 +37,8 @@ static void check_inputs(Net *a, Net *b)
     for (int k = 0; k < a->graph.input.n && !same; k++)
       same = !strcmp(a->graph.input.v[k]->name, b->graph.input.v[i]->name);
     if (!same)
-      raise(a->ctx, ERR_ARGUMENT, NOWHERE, "'%s' has no input '%s', which '%s' has: they are not of one network", a->path,
-            b->graph.input.v[i]->name, b->path);
+      raise(a->ctx, ERR_ARGUMENT, NOWHERE, "'%s' has no input '%s', which '%s' has: they are not of one network",
+            a->path, b->graph.input.v[i]->name, b->path);
   }
 }
 
@@ -55,7 +55,8 @@ static void find_taps(Net *a, Net *b, Taps *t)
     const char *name = p->output.n ? p->output.v[0] : "";
     bool is_output = false;
     for (int k = 0; k < outputs; k++) is_output |= !strcmp(name, a->graph.output.v[k]->name);
-    if (!*name || is_output || strmap_get(&a->values, name) || !strcmp(p->op_type, "Constant") || !makes(b, name)) continue;
+    if (!*name || is_output || strmap_get(&a->values, name) || !strcmp(p->op_type, "Constant") || !makes(b, name))
+      continue;
     vec_push(a->arena, &t->first, name);
     vec_push(a->arena, &t->second, seen_as(b, name));
     vec_push(a->arena, &t->part, (QuantPart){.name = name, .op = p->op_type});

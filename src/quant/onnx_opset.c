@@ -15,10 +15,11 @@ static const char *label(const PNode *p) { return *p->name ? p->name : p->output
 
 _Noreturn static void refuse(Raise *r, int since, const char *why)
 {
-  raise(r->n->ctx, ERR_UNSUPPORTED, NOWHERE,
-        "node '%s': %s says another thing from opset %d on (%s), and quantization needs opset %d; bring the model there "
-        "first, for example with onnx.version_converter",
-        label(r->p), r->p->op_type, since, why, QUANT_OPSET);
+  raise(
+      r->n->ctx, ERR_UNSUPPORTED, NOWHERE,
+      "node '%s': %s says another thing from opset %d on (%s), and quantization needs opset %d; bring the model there "
+      "first, for example with onnx.version_converter",
+      label(r->p), r->p->op_type, since, why, QUANT_OPSET);
 }
 
 static void drop_attr(PNode *p, const char *name)
@@ -201,7 +202,8 @@ void quant_net_raise_opset(Net *n)
     if (o->version >= QUANT_OPSET) continue;
     if (o->version < OLDEST)
       raise(n->ctx, ERR_UNSUPPORTED, NOWHERE,
-            "the model is of opset %" PRId64 ", and quantization begins from opset %d; bring it there first, for example"
+            "the model is of opset %" PRId64
+            ", and quantization begins from opset %d; bring it there first, for example"
             " with onnx.version_converter",
             o->version, OLDEST);
     raise_graph(n, &n->graph, (int)o->version);

@@ -123,28 +123,45 @@ typedef struct QuantOptions {
 /* One layer (a convolution or product with constant weights) of the report. */
 typedef struct QuantLayer {
   const char *name, *op, *output;
-  double lo, hi;       /* of its result, as it is stood for */
-  QuantParams params;  /* of its result */
+  double lo, hi;         /* of its result, as it is stood for */
+  QuantParams params;    /* of its result */
   float w_least, w_most; /* the scales of its weights */
-  double alone;        /* snr of its result, when it alone is quantized */
-  double inside;       /* snr of its result in the quantized model */
-  const char *kept;    /* why it stays in float; NULL: it does not */
+  double alone;          /* snr of its result, when it alone is quantized */
+  double inside;         /* snr of its result in the quantized model */
+  const char *kept;      /* why it stays in float; NULL: it does not */
 } QuantLayer;
 typedef struct QuantReport {
   int n;
   QuantLayer *layer;
-  int quantized;                       /* layers in integers */
-  int64_t samples, calibration;        /* seen in all, for the scales */
-  bool labelled;                       /* accuracies are against labels; else against the float model's answers */
-  double float_accuracy, accuracy;     /* shares of samples */
-  double snr;                          /* of the first output */
-  bool equalised, bias_corrected;      /* done, since it made the error less */
-  size_t float_bytes, bytes;           /* of the files */
+  int quantized;                   /* layers in integers */
+  int64_t samples, calibration;    /* seen in all, for the scales */
+  bool labelled;                   /* accuracies are against labels; else against the float model's answers */
+  double float_accuracy, accuracy; /* shares of samples */
+  double snr;                      /* of the first output */
+  bool equalised, bias_corrected;  /* done, since it made the error less */
+  size_t float_bytes, bytes;       /* of the files */
 } QuantReport;
 
 /* onnx.c: reads an ONNX file and gives the bytes of one with QuantizeLinear and DequantizeLinear (in the arena). */
 const void *quant_onnx(Arena *, const char *path, int narrays, const QuantArray *, const QuantOptions *, QuantReport *,
                        size_t *n);
+
+/* As TVM's qconfig has them. */
+typedef struct QuantGraphOptions {
+  int input_bits, weight_bits; /* 2 to 8 */
+  bool input_signed;           /* int8; else uint8 */
+  bool power2;                 /* scales of weights are powers of two */
+  double global_scale;         /* what activations reach; 0: it is found on the data */
+  int nskip;
+  const int64_t *skip; /* convolutions that stay in float, by their order */
+  bool skip_dense;     /* matrix products stay in float */
+  bool simulate;       /* floats that behave as the integers would */
+  bool upward;         /* requantize rounds halves up; else away from zero */
+} QuantGraphOptions;
+/* graph.c: @main of m, whose weights are constants, in qnn operators; how many layers.  What stays in float is in the
+ * context's notes. */
+int quant_graph(Arena *, Module *m, PassContext *, int narrays, const QuantArray *, const QuantGraphOptions *,
+                const QuantOptions *);
 
 /* report.c: the report as a table, or for machines. */
 const char *quant_report_text(Arena *, const QuantReport *);

@@ -6,7 +6,8 @@
 
 #include "quant/quant.h"
 
-static const char *const method_names[] = {[QUANT_PERCENTILE] = "percentile", [QUANT_KL] = "kl", [QUANT_MINMAX] = "minmax"};
+static const char *const method_names[] = {
+  [QUANT_PERCENTILE] = "percentile", [QUANT_KL] = "kl", [QUANT_MINMAX] = "minmax"};
 
 QuantMethod quant_method(Ctx *ctx, const char *name)
 {

@@ -29,8 +29,8 @@ static void add_bytes(Text *t, size_t n)
 const char *quant_report_text(Arena *a, const QuantReport *r)
 {
   Text t = text_new(a);
-  text_printf(&t, "%-*s %-13s %24s %10s %5s %10s %8s %8s\n", NAME_WIDTH, "layer", "operator", "range of the result", "scale",
-              "zero", "weights", "alone", "inside");
+  text_printf(&t, "%-*s %-13s %24s %10s %5s %10s %8s %8s\n", NAME_WIDTH, "layer", "operator", "range of the result",
+              "scale", "zero", "weights", "alone", "inside");
   for (int i = 0; i < r->n; i++) {
     const QuantLayer *l = &r->layer[i];
     add_name(&t, l->name);
@@ -45,11 +45,14 @@ const char *quant_report_text(Arena *a, const QuantReport *r)
     add_snr(&t, l->inside);
     text_char(&t, '\n');
   }
+  text_printf(
+      &t, "weights: the largest scale of its channels; alone, inside: signal to noise in dB of the result when this "
+          "layer alone is\nin integers, and in the quantized model\n");
   text_printf(&t,
-              "weights: the largest scale of its channels; alone, inside: signal to noise in dB of the result when this "
-              "layer alone is\nin integers, and in the quantized model\n");
-  text_printf(&t, "%d of %d layers in integers; scales from %" PRId64 " of %" PRId64 " samples; the first output's signal to"
-              " noise: %.1f dB\n", r->quantized, r->n, r->calibration, r->samples, r->snr);
+              "%d of %d layers in integers; scales from %" PRId64 " of %" PRId64
+              " samples; the first output's signal to"
+              " noise: %.1f dB\n",
+              r->quantized, r->n, r->calibration, r->samples, r->snr);
   if (r->equalised) text_add(&t, "channels of neighbouring layers were equalised: it made the error less\n");
   if (r->bias_corrected) text_add(&t, "biases were corrected by the mean error: it made the error less\n");
   if (r->labelled)
@@ -97,9 +100,11 @@ const char *quant_report_json(Arena *a, const QuantReport *r)
     }
     text_char(&t, '}');
   }
-  text_printf(&t, "],\n \"quantized\": %d, \"samples\": %" PRId64 ", \"calibration_samples\": %" PRId64
-              ", \"labelled\": %s, \"equalised\": %s, \"bias_corrected\": %s", r->quantized, r->samples, r->calibration,
-              r->labelled ? "true" : "false", r->equalised ? "true" : "false", r->bias_corrected ? "true" : "false");
+  text_printf(&t,
+              "],\n \"quantized\": %d, \"samples\": %" PRId64 ", \"calibration_samples\": %" PRId64
+              ", \"labelled\": %s, \"equalised\": %s, \"bias_corrected\": %s",
+              r->quantized, r->samples, r->calibration, r->labelled ? "true" : "false", r->equalised ? "true" : "false",
+              r->bias_corrected ? "true" : "false");
   add_number(&t, "snr", r->snr);
   add_number(&t, "float_accuracy", r->float_accuracy);
   add_number(&t, "accuracy", r->accuracy);
@@ -121,7 +126,8 @@ const char *quant_parts_text(Arena *a, int n, const QuantPart *p)
     if (first < 0 && p[i].snr < LOUD) first = i;
   }
   if (first >= 0)
-    text_printf(&t, "'%s' is the first whose noise is more than a tenth of its signal (below %d dB)\n", p[first].name, LOUD);
+    text_printf(&t, "'%s' is the first whose noise is more than a tenth of its signal (below %d dB)\n", p[first].name,
+                LOUD);
   else text_printf(&t, "no tensor has noise of more than a tenth of its signal (below %d dB)\n", LOUD);
   return text_str(&t);
 }

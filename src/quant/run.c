@@ -77,8 +77,7 @@ static void cut_array(Arena *a, const QuantPort *port, const LatheRtTensor *t, s
   memcpy(c->shape, shape, sizeof shape);
   LatheRtTensor one = {.dtype = t->dtype, .ndim = ndim, .shape = shape};
   if (lathe_rt_tensor_bytes(&one, &bytes, &err) != LATHE_RT_OK) raise(ctx, ERR_ARGUMENT, NOWHERE, "%s", err.text);
-  for (int64_t i = 0; i < runs; i++)
-    vec_push(a, &c->run, (const char *)t->data + t->byte_offset + (size_t)i * bytes);
+  for (int64_t i = 0; i < runs; i++) vec_push(a, &c->run, (const char *)t->data + t->byte_offset + (size_t)i * bytes);
 }
 
 QuantSamples quant_samples(Arena *a, int narrays, const QuantArray *array, int nports, const QuantPort *port)

@@ -39,7 +39,7 @@ from .ty import FuncType, IncompleteType, OptionalType, SequenceType, TensorType
 globals()["__getattr__"] = _absent(__name__)  # (a type checker would take a definition for a promise of every name)
 _install(_sys.modules[__name__], _OVERRIDES)
 
-from . import testing, vm  # noqa: E402  (networks are made of the functions above)
+from . import quantize, testing, vm  # noqa: E402  (networks are made of the functions above)
 
 __all__ = [
     "Any", "Call", "Clause", "Constant", "Constructor", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor",
@@ -48,7 +48,7 @@ __all__ = [
     "TensorType", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall", "TypeData", "TypeVar",
     "Var", "adt", "all_vars", "analysis", "annotation", "backend", "bind", "bind_params_by_name", "build", "const",
     "create_executor", "dataflow_pattern", "expr", "expr_functor", "free_vars", "fromtext", "frontend",
-    "load_param_dict", "op", "optimize", "parse", "parse_expr", "post_order_visit", "prelude", "save_param_dict", "scalar_type",
+    "load_param_dict", "op", "optimize", "parse", "parse_expr", "post_order_visit", "prelude", "quantize", "save_param_dict", "scalar_type",
     "testing", "transform", "ty", "var",
 ]
 
