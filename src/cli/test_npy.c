@@ -89,6 +89,26 @@ static void headers_that_lie(void **state)
   refuse_header("  ", 0, "no numpy header");
 }
 
+static void arrays_are_listed(void **state)
+{
+  (void)state;
+  int64_t shape[] = {1};
+  float v[1] = {1};
+  LatheRtTensor t = {.data = v, .device = {LATHE_RT_CPU, 0}, .ndim = 1, .dtype = {2, 32, 1}, .shape = shape};
+  const LatheRtTensor *two[] = {&t, &t};
+  LatheRtError err = {""};
+  char **name;
+  assert_true(npy_write_archive(path[1], 2, (const char *const[]){"input ids", "b"}, two, &err));
+  assert_int_equal(npy_names(path[1], &name, &err), 2);
+  assert_string_equal(name[0], "input ids");
+  assert_string_equal(name[1], "b");
+  for (int i = 0; i < 2; i++) free(name[i]);
+  free(name);
+  store(1, (const uint8_t *)"no zip", 6);
+  assert_int_equal(npy_names(path[1], &name, &err), -1);
+  assert_non_null(strstr(err.text, "not an npz file"));
+}
+
 static void truncated_files(void **state)
 {
   (void)state;
@@ -126,6 +146,7 @@ static void truncated_files(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(files_read_back), cmocka_unit_test(headers_that_lie),
+                                     cmocka_unit_test(arrays_are_listed),
                                      cmocka_unit_test(truncated_files)};
   for (int k = 0; k < 2; k++)
     snprintf(path[k], sizeof path[k], "/tmp/lathe_test_%d.%s", (int)getpid(), k ? "npz" : "npy");

@@ -314,6 +314,7 @@ const void *quant_onnx(Arena *a, const char *path, int narrays, const QuantArray
     raise(w.ctx, ERR_ARGUMENT, NOWHERE, "there are %" PRId64 " labels for %" PRId64 " samples", o->nlabels, answers);
   quant_net_fold(n);
   *report = (QuantReport){.samples = answers, .calibration = w.calibration * w.samples.rows, .labelled = o->labels};
+  static const double WORTH = 0.8; /* a decibel: inner tensors then hold other numbers than the float model's */
   Net *even = quant_net_copy(n);
   plan(&w, even);
   if (!even->layer.n)
@@ -322,7 +323,7 @@ const void *quant_onnx(Arena *a, const char *path, int narrays, const QuantArray
   double error = prepare(&w, n, &report->bias_corrected);
   if (quant_net_equalise(even)) {
     bool corrected;
-    if (prepare(&w, even, &corrected) < error) {
+    if (prepare(&w, even, &corrected) < WORTH * error) {
       n = even;
       report->equalised = true;
       report->bias_corrected = corrected;

@@ -64,7 +64,7 @@ static void find_taps(Net *a, Net *b, Taps *t)
   for (int i = 0; i < outputs; i++) {
     vec_push(a->arena, &t->first, a->graph.output.v[i]->name);
     vec_push(a->arena, &t->second, b->graph.output.v[i]->name);
-    vec_push(a->arena, &t->part, (QuantPart){.name = a->graph.output.v[i]->name, .op = "output"});
+    vec_push(a->arena, &t->part, (QuantPart){.name = a->graph.output.v[i]->name, .op = QUANT_OUTPUT});
   }
 }
 

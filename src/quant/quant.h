@@ -168,8 +168,9 @@ const char *quant_report_text(Arena *, const QuantReport *);
 const char *quant_report_json(Arena *, const QuantReport *);
 
 /* Where two models part: the tensors that both have, in the order of the first. */
+#define QUANT_OUTPUT "output"
 typedef struct QuantPart {
-  const char *name, *op;
+  const char *name, *op; /* op QUANT_OUTPUT: of the models' outputs, which stand last */
   double snr, most;
 } QuantPart;
 /* onnx_compare.c */

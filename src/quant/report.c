@@ -125,10 +125,17 @@ const char *quant_parts_text(Arena *a, int n, const QuantPart *p)
     text_printf(&t, " %14.6g\n", p[i].most);
     if (first < 0 && p[i].snr < LOUD) first = i;
   }
-  if (first >= 0)
+  bool reaches = false;
+  for (int i = 0; i < n; i++) reaches |= !strcmp(p[i].op, QUANT_OUTPUT) && p[i].snr < LOUD;
+  if (first < 0) text_printf(&t, "no tensor has noise of more than a tenth of its signal (below %d dB)\n", LOUD);
+  else if (reaches)
     text_printf(&t, "'%s' is the first whose noise is more than a tenth of its signal (below %d dB)\n", p[first].name,
                 LOUD);
-  else text_printf(&t, "no tensor has noise of more than a tenth of its signal (below %d dB)\n", LOUD);
+  else
+    text_printf(&t,
+                "tensors from '%s' on have noise of more than a tenth of their signal (below %d dB), the outputs have not: "
+                "it does\nnot reach them, or channels were equalised and inner tensors hold other numbers\n",
+                p[first].name, LOUD);
   return text_str(&t);
 }
 

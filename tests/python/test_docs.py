@@ -116,7 +116,8 @@ def small_tflite():
 
 @pytest.mark.skipif(not (BUILD / "lathe").exists(), reason="the lathe program was not built")
 def test_examples_of_the_help_run(tmp_path):
-    """In a folder that has what they name: net.onnx, net.tflite, net.relay and the examples."""
+    """In a folder that has what they name: net.onnx, samples of its input, net.tflite, net.relay and the
+    examples."""
     onnx = pytest.importorskip("onnx")
     value, node = onnx.helper.make_tensor_value_info, onnx.helper.make_node
     nodes = [node("Conv", ["input", "w"], ["c"], strides=[4, 4]), node("GlobalAveragePool", ["c"], ["output"])]
@@ -125,6 +126,10 @@ def test_examples_of_the_help_run(tmp_path):
                                    [value("output", 1, ["n", 8, 1, 1])], [weight])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, str(tmp_path / "net.onnx"))
+    np.savez(tmp_path / "samples.npz", input=np.ones((2, 3, 224, 224), "float32"))
+    (tmp_path / "samples").mkdir()
+    np.save(tmp_path / "samples/one.npy", np.ones((3, 224, 224), "float32"))
+    (tmp_path / "labels.txt").write_text("0\n0\n")
     (tmp_path / "net.tflite").write_bytes(small_tflite())
     (tmp_path / "net.relay").write_text("def @main(%x: Tensor[(2), float32]) { nn.relu(%x) }")
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -143,7 +148,7 @@ def test_examples_of_the_help_run(tmp_path):
                                   capture_output=True, timeout=120)
             assert done.returncode == 0, f"{line}\n{done.stderr}"
             count += 1
-    assert len(commands) == 13 and count >= 2 * len(commands) - 2
+    assert len(commands) == 15 and count >= 2 * len(commands) - 2
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
