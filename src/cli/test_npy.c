@@ -146,8 +146,7 @@ static void truncated_files(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(files_read_back), cmocka_unit_test(headers_that_lie),
-                                     cmocka_unit_test(arrays_are_listed),
-                                     cmocka_unit_test(truncated_files)};
+                                     cmocka_unit_test(arrays_are_listed), cmocka_unit_test(truncated_files)};
   for (int k = 0; k < 2; k++)
     snprintf(path[k], sizeof path[k], "/tmp/lathe_test_%d.%s", (int)getpid(), k ? "npz" : "npy");
   int bad = cmocka_run_group_tests(tests, NULL, NULL);

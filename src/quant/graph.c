@@ -10,7 +10,7 @@
 
 #define PRODUCTS "nn.conv2d,nn.conv2d_transpose,nn.dense,nn.matmul,nn.batch_matmul"
 #define ELEMENTS "add,multiply,concatenate,nn.avg_pool2d,nn.global_avg_pool2d,sigmoid,tanh,nn.leaky_relu"
-#define MOVES                                                                                                       \
+#define MOVES                                                                                                     \
   "reshape,squeeze,expand_dims,nn.batch_flatten,transpose,strided_slice,nn.max_pool2d,nn.global_max_pool2d,copy," \
   "nn.depth_to_space,nn.space_to_depth,layout_transform"
 
@@ -49,7 +49,7 @@ static Wire *wire_of(Graph *g, const Node *n)
   Wire *w = map_get(&g->wires, n);
   if (w) return w;
   w = arena_new_of(g->arena, Wire);
-  *w = (Wire){.name = n->name      ? n->name
+  *w = (Wire){.name = n->name             ? n->name
                       : n->kind == N_CALL ? n->u.call.op->name
                                           : "a value",
               .thing = n,
@@ -96,7 +96,8 @@ static Wire *end_of(Graph *g, int nnodes, const Node *const *node, const Node *n
     const Wire *w = wire_of(g, n);
     if (w->uses != 1 || w->is_output || w->user < 0 || w->user >= nnodes) break;
     const Node *next = node[w->user];
-    bool bias = product && is_call_of(next, "add,nn.bias_add") && (is_float_const(next->arg[1]) || is_float_const(next->arg[0]));
+    bool bias = product && is_call_of(next, "add,nn.bias_add") &&
+                (is_float_const(next->arg[1]) || is_float_const(next->arg[0]));
     if (!bias && !(is_call_of(next, "nn.relu,clip") && next->arg[0] == n)) break;
     product = false;
     n = next;
@@ -176,7 +177,8 @@ static QuantSamples cut_data(Graph *g, int narrays, const QuantArray *array)
   for (int i = 0; i < n; i++) {
     const Type *t = g->main->arg[i]->type;
     if (!t || t->kind != TY_TENSOR || t->ndim < 0)
-      raise(g->m->ctx, ERR_UNSUPPORTED, NOWHERE, "the parameter '%s' of @main is no tensor of known rank", g->main->arg[i]->name);
+      raise(g->m->ctx, ERR_UNSUPPORTED, NOWHERE, "the parameter '%s' of @main is no tensor of known rank",
+            g->main->arg[i]->name);
     int64_t *dim = arena_array(g->arena, int64_t, t->ndim + 1);
     for (int k = 0; k < t->ndim; k++)
       if (!dim_literal(t->shape[k], &dim[k])) dim[k] = -1;
@@ -197,7 +199,8 @@ static void find_scales(Graph *g, int narrays, const QuantArray *array, const Qu
   Wire **wire;
   int n = quant_flow_roots(g->arena, &g->flow, &wire);
   if (g->g->global_scale > 0) {
-    for (int i = 0; i < n; i++) wire[i]->params = (QuantParams){(float)ldexp(g->g->global_scale, 1 - g->g->input_bits), 0};
+    for (int i = 0; i < n; i++)
+      wire[i]->params = (QuantParams){(float)ldexp(g->g->global_scale, 1 - g->g->input_bits), 0};
     return;
   }
   Work w = quant_work(ctx, o, cut_data(g, narrays, array));
@@ -212,8 +215,7 @@ static void find_scales(Graph *g, int narrays, const QuantArray *array, const Qu
   QuantRunner floats = quant_runner(ctx, g->m);
   quant_calibrate(&w, g->arena, &floats, n, wire, output, 1 << g->g->input_bits);
   scope_end(ctx, scope);
-  for (int i = 0; i < n; i++)
-    wire[i]->params = quant_params(wire[i]->lo, wire[i]->hi, g->g->input_bits, false, false);
+  for (int i = 0; i < n; i++) wire[i]->params = quant_params(wire[i]->lo, wire[i]->hi, g->g->input_bits, false, false);
 }
 
 /* ---- pairs ---------------------------------------------------------------------------------------------------- */
@@ -293,7 +295,8 @@ static void run_pass(PassContext *pc, Module *m, const char *name) { pass_run(pc
 int quant_graph(Arena *arena, Module *m, PassContext *pc, int narrays, const QuantArray *array,
                 const QuantGraphOptions *options, const QuantOptions *o)
 {
-  static const char *const before[] = {"InferType", "SimplifyInference", "FoldConstant", "FoldScaleAxis", "FoldConstant"};
+  static const char *const before[] = {"InferType", "SimplifyInference", "FoldConstant", "FoldScaleAxis",
+                                       "FoldConstant"};
   op_init();
   for (size_t i = 0; i < sizeof before / sizeof *before; i++) run_pass(pc, m, before[i]);
   Graph g = {.m = m, .arena = arena, .g = options, .main = graph_main(m)};

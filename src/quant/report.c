@@ -132,10 +132,11 @@ const char *quant_parts_text(Arena *a, int n, const QuantPart *p)
     text_printf(&t, "'%s' is the first whose noise is more than a tenth of its signal (below %d dB)\n", p[first].name,
                 LOUD);
   else
-    text_printf(&t,
-                "tensors from '%s' on have noise of more than a tenth of their signal (below %d dB), the outputs have not: "
-                "it does\nnot reach them, or channels were equalised and inner tensors hold other numbers\n",
-                p[first].name, LOUD);
+    text_printf(
+        &t,
+        "tensors from '%s' on have noise of more than a tenth of their signal (below %d dB), the outputs have not: "
+        "it does\nnot reach them, or channels were equalised and inner tensors hold other numbers\n",
+        p[first].name, LOUD);
   return text_str(&t);
 }
 

@@ -18,7 +18,8 @@ import tflite_writer
 
 #: Calls that start processes or work on files and databases: what they run is outside this process.
 OUTSIDE = {"nvrtc", "built_export", "compiled_export", "tune_network", "tune_program", "tune_measure", "tuned_plans",
-           "tuned_trace", "db_export", "db_import", "db_list", "db_merge", "db_prune", "db_show"}
+           "tuned_trace", "db_export", "db_import", "db_list", "db_merge", "db_prune", "db_show",
+           "onnx_quantize", "onnx_compare"}
 #: A call with more allocations than this is tried at growing distances from here on.
 EVERY = 40
 
@@ -368,6 +369,13 @@ def tuning(mod, f):
     assert len(call("tune_learn", ["a{x=1}", "a{x=2}", "a{x=3}"], [1.0, 2.0, 0.0])) == 3
 
 
+def quantization():
+    x = relay.var("x", shape=(2, 3))
+    y = relay.nn.relu(relay.nn.dense(x, relay.const(np.ones((4, 3), "float32"))))
+    with relay.quantize.qconfig(skip_dense_layer=False):
+        assert "qnn.dense" in str(relay.quantize.quantize(tvm.IRModule.from_expr(relay.Function([x], y))))
+
+
 def test_every_call_survives(failing, tmp_path):
     call("world")
     expressions()
@@ -390,6 +398,7 @@ def test_every_call_survives(failing, tmp_path):
     tuning(mod, g)
     texts()
     imports()
+    quantization()
     missed = {name for name, _, _ in functions()} - failing - OUTSIDE
     assert not missed, f"calls that this test does not make: {sorted(missed)}"
     assert context().busy is False

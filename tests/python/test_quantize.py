@@ -301,7 +301,7 @@ def test_layers_can_be_skipped(tmp_path):
 
 def digits():
     held = np.load(ROOT / "examples/digits/held_back.npz")
-    return held["images"].reshape(-1, 1, 8, 8).astype(F), held["labels"]
+    return (held["images"] / 16.0).reshape(-1, 1, 8, 8).astype(F), held["labels"]
 
 
 def test_digits(tmp_path):
