@@ -100,7 +100,7 @@ struct Call {
 extern const ApiFunction api_expr_functions[], api_node_functions[], api_tir_functions[], api_te_functions[],
     api_stage_functions[], api_schedule_functions[], api_build_functions[], api_graph_functions[],
     api_compile_functions[], api_userop_functions[], api_pattern_functions[], api_debug_functions[],
-    api_data_functions[], api_arith_functions[], api_tune_functions[], api_quant_functions[];
+    api_data_functions[], api_arith_functions[], api_tune_functions[], api_quant_functions[], api_external_functions[];
 
 /* ---- value.c: reading arguments ------------------------------------------------ */
 void api_check_args(Call *);                            /* fills arg[] */
@@ -190,11 +190,16 @@ Module *api_new_module(Call *);
 Importer *api_importer(Call *, Module *m, Module *from);
 /* The world's importer of graphs from a module; argument 0 is the world. */
 GraphImporter *api_graph_importer(Call *, Module *from);
+GraphImporter *api_world_graphs(Ctx *, World *, Module *from); /* the same of any world */
+/* A node that a user's function is asked about in the middle of a call: as the newest world has it, if there is one. */
+LatheValue api_val_node_in_world(Call *, Module *from, const Node *);
 CodeFormat api_code_format(Call *, const char *name);
 /* The call result is the code in this format; "" is the text that its backend has. */
 void api_val_code(Call *, Code *, const char *format);
 /* What a database of tuning has for the model, for the config lathe.tuned. */
 const char *api_tuned_plans(Ctx *, Arena *, const char *path, Module *, const Target *, PassContext *);
+/* api_pattern.c: a pattern's rows; m NULL: it may speak of no node and type of a world.  It lives in the arena. */
+struct DfPat *api_read_pattern(Call *, Module *m, Arena *, const LatheValue *rows);
 void api_drop_operators(LatheContext *); /* takes the context's own operators out of the list */
 
 #endif

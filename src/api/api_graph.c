@@ -15,6 +15,13 @@ LatheValue api_val_node(Call *c, Module *m, const Node *n)
   return n ? api_val_object(c, LATHE_NODE, n, (int)n->kind, m, NULL) : api_val_none();
 }
 
+LatheValue api_val_node_in_world(Call *c, Module *from, const Node *n)
+{
+  World *w = c->context->world;
+  if (!w) return api_val_node(c, from, n);
+  return api_val_node(c, w->m, graph_import_into(api_world_graphs(c->ctx, w, from), n));
+}
+
 static LatheValue val_nodes(Call *c, Module *m, int n, const Node *const *node)
 {
   LatheValue list;

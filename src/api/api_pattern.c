@@ -48,6 +48,9 @@ static const char *need_text(const Row *r, const LatheValue *v)
 static const void *need_object(const Row *r, LatheKind kind)
 {
   const Handle *h = r->what->tag == LATHE_OBJECT ? r->what->u.p : NULL;
+  if (!r->m)
+    raise(r->c->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "a pattern of a table names no node and no type of one program; has_dtype and has_shape say what it is of");
   if (!h || h->kind != (int32_t)kind || h->m != r->m)
     raise(r->c->ctx, ERR_TYPE, NOWHERE, "a pattern's node or type is one of this world");
   return h->p;
@@ -97,11 +100,11 @@ static const struct {
   {"dominator", 3, make_dominator}, {"if", 3, make_if},       {"let", 3, make_let},     {"node", 0, make_node},
 };
 
-static DfPat *read_row(Call *c, Module *m, const Rows *before, const LatheValue *v)
+static DfPat *read_row(Call *c, Module *m, Arena *arena, const Rows *before, const LatheValue *v)
 {
   const char *kind = api_value_text(c, &v->u.list[0]);
   const LatheValue *parts = &v->u.list[1];
-  Row r = {c, m, scratch(c->ctx), (int)parts->n, arena_array(scratch(c->ctx), DfPat *, parts->n + 1), &v->u.list[2]};
+  Row r = {c, m, arena, (int)parts->n, arena_array(arena, DfPat *, parts->n + 1), &v->u.list[2]};
   for (int i = 0; i < r.n; i++) {
     int64_t k = parts->u.list[i].tag == LATHE_INT ? parts->u.list[i].u.i : -1;
     if (k < 0 || k >= before->n)
@@ -117,16 +120,27 @@ static DfPat *read_row(Call *c, Module *m, const Rows *before, const LatheValue 
   raise(c->ctx, ERR_ARGUMENT, NOWHERE, "there is no kind of pattern '%s'", kind);
 }
 
-static Rows read_rows(Call *c, Module *m, const LatheValue *list)
+static Rows read_rows_into(Call *c, Module *m, Arena *arena, const LatheValue *list)
 {
   op_init();
   Rows rows = {0, arena_array(scratch(c->ctx), DfPat *, list->n + 1)};
   if (list->n == 0) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a pattern is a list of rows");
   for (int64_t i = 0; i < list->n; i++) {
-    rows.pat[i] = read_row(c, m, &rows, &list->u.list[i]);
+    rows.pat[i] = read_row(c, m, arena, &rows, &list->u.list[i]);
     rows.n++;
   }
   return rows;
+}
+
+static Rows read_rows(Call *c, Module *m, const LatheValue *list)
+{
+  return read_rows_into(c, m, scratch(c->ctx), list);
+}
+
+DfPat *api_read_pattern(Call *c, Module *m, Arena *arena, const LatheValue *list)
+{
+  Rows rows = read_rows_into(c, m, arena, list);
+  return rows.pat[rows.n - 1];
 }
 
 /* ---- matching -------------------------------------------------------------------------------- */

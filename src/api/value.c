@@ -314,6 +314,17 @@ void api_arg_annots(Call *c, Module *m, int i, Annots *annots)
   }
 }
 
+static Importer *world_importer(World *w, Module *from)
+{
+  for (int i = 0; i < w->imports.n; i++)
+    if (w->imports.v[i].from == from) return w->imports.v[i].importer;
+  Importer *im = arena_new_of(w->m->arena, Importer);
+  *im = (Importer){.dst = w->m, .arena = w->m->arena};
+  vec_push(w->m->arena, &w->imports, (WorldImport){from, im, NULL});
+  module_retain(from);
+  return im;
+}
+
 Importer *api_importer(Call *c, Module *m, Module *from)
 {
   Handle *first = api_arg_handle(c, 0);
@@ -321,20 +332,12 @@ Importer *api_importer(Call *c, Module *m, Module *from)
     if (c->importer.dst != m) c->importer = (Importer){.dst = m, .arena = scratch(c->ctx)};
     return &c->importer;
   }
-  World *w = (World *)first->p;
-  for (int i = 0; i < w->imports.n; i++)
-    if (w->imports.v[i].from == from) return w->imports.v[i].importer;
-  Importer *im = arena_new_of(m->arena, Importer);
-  *im = (Importer){.dst = m, .arena = m->arena};
-  vec_push(m->arena, &w->imports, (WorldImport){from, im, NULL});
-  module_retain(from);
-  return im;
+  return world_importer((World *)first->p, from);
 }
 
-GraphImporter *api_graph_importer(Call *c, Module *from)
+GraphImporter *api_world_graphs(Ctx *ctx, World *w, Module *from)
 {
-  World *w = (World *)api_arg_ptr(c, 0);
-  Importer *im = api_importer(c, w->m, from);
+  Importer *im = world_importer(w, from);
   for (int i = 0; i < w->imports.n; i++) {
     WorldImport *one = &w->imports.v[i];
     if (one->importer != im) continue;
@@ -344,7 +347,12 @@ GraphImporter *api_graph_importer(Call *c, Module *from)
     }
     return one->graph;
   }
-  BUG(c->ctx, "a world without its importer");
+  BUG(ctx, "a world without its importer");
+}
+
+GraphImporter *api_graph_importer(Call *c, Module *from)
+{
+  return api_world_graphs(c->ctx, (World *)api_arg_ptr(c, 0), from);
 }
 
 DType api_literal_dtype(const LatheValue *v)

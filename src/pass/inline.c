@@ -1,6 +1,7 @@
 /* inline.c: Inline and RemoveUnusedFunctions.
  *
- * Inline: a call of a function of the module that is marked Inline = 1 becomes its body.
+ * Inline: a call of a function of the module that is marked Inline = 1 becomes its body, unless
+ * an external compiler has it.
  * RemoveUnusedFunctions: functions that no entry function reaches go. */
 #include "pass/passes.h"
 #include "pass/tools.h"
@@ -12,7 +13,7 @@ const PassOption pass_remove_unused_options[] = {
 static bool marked(const Node *f)
 {
   const Expr *v = f->kind == N_FUNC ? annots_get(&f->u.func->attrs, "Inline") : NULL;
-  return v && v->kind == E_INT && v->u.i;
+  return v && v->kind == E_INT && v->u.i && !is_external(f);
 }
 
 /* The function with variables of its own. */

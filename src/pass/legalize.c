@@ -40,6 +40,7 @@ static const Node *decompose(GraphRewriter *rw, const Node *now)
 static const Node *expand(GraphRewriter *rw, const Node *old, const Node *now)
 {
   (void)old;
+  if (is_call(now, REGION_BEGIN) || is_call(now, REGION_END)) return now->arg[0];
   if (groups_open_parts(now) > GROUPS_MAX_OPEN) return concatenate_in_steps(rw, now);
   return groups_needs_decompose(now) && now->type ? decompose(rw, now) : now;
 }

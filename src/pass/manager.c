@@ -198,7 +198,7 @@ static void run_function_pass(PassContext *pc, const Pass *p, Module *m)
   const Node **result = arena_array(scratch(m->ctx), const Node *, n + 1);
   for (int i = 0; i < n; i++) {
     const Global *g = &m->globals.v[i];
-    if (g->kind != GLOBAL_GRAPH) continue;
+    if (g->kind != GLOBAL_GRAPH || (is_external(g->func) && p->function != pass_infer_type)) continue;
     ctx_poll(m->ctx);
     result[i] = retype(m, p->function(pc, m, g->func, g->name, p->env));
     if (result[i]->kind != N_FUNC)

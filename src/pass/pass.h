@@ -61,6 +61,23 @@ typedef struct AddedPass {
 
 typedef Vec(const Target *) Targets;
 
+/* What external compilers take (composite.c).  May this node, the call of an operator or the last of a match, go
+ * there? */
+typedef bool (*PassPredicate)(void *env, Module *, const Node *);
+/* A pattern of a table, in the order in which they are tried: MergeComposite.  check NULL: every match counts. */
+typedef struct CompositeRow {
+  const char *name; /* "dnnl.conv2d_relu" */
+  const struct DfPat *pattern;
+  PassPredicate check;
+  void *env;
+} CompositeRow;
+/* An operator that a compiler takes where the predicate agrees: AnnotateTarget. */
+typedef struct OffloadRow {
+  const char *compiler, *op;
+  PassPredicate takes;
+  void *env;
+} OffloadRow;
+
 struct PassContext {
   Ctx *ctx;
   Arena *arena;
@@ -77,6 +94,8 @@ struct PassContext {
   StrMap config; /* key -> text of the value */
   Vec(PassInstrument) instruments;
   Vec(AddedPass) added;
+  Vec(CompositeRow) composites;
+  Vec(OffloadRow) offloads;
   Vec(const char *) notes; /* sentences for the user: "config 'x' changes nothing yet" */
   void *timing;            /* of pass_time */
 };

@@ -20,11 +20,14 @@ enum {
   pass_mixed_precision_options_count = 2,
   pass_remove_unused_options_count = 1,
   pass_fake_quantization_options_count = 2,
-  pass_plan_devices_options_count = 1
+  pass_plan_devices_options_count = 1,
+  pass_annotate_target_options_count = 2,
+  pass_partition_options_count = 2
 };
 extern const PassOption pass_dead_code_options[], pass_convert_layout_options[], pass_fuse_ops_options[],
     pass_combine_options[], pass_mixed_precision_options[], pass_remove_unused_options[],
-    pass_fake_quantization_options[], pass_plan_devices_options[];
+    pass_fake_quantization_options[], pass_plan_devices_options[], pass_annotate_target_options[],
+    pass_partition_options[];
 
 /* mixed_precision.c: to float16 where that is faster; outputs keep their dtypes. */
 const Node *pass_mixed_precision_fast(PassContext *, Module *, const Node *f);

@@ -220,6 +220,16 @@ static inline bool is_primitive(const Node *f)
   return v && v->kind == E_INT && v->u.i;
 }
 
+/* A function that an external compiler makes code of: passes leave it alone. */
+static inline bool is_external(const Node *f)
+{
+  return f->kind == N_FUNC && annots_get(&f->u.func->attrs, "Compiler") != NULL;
+}
+
+/* Where a region of an external compiler begins and ends (src/op/compiler.c). */
+#define REGION_BEGIN "annotation.compiler_begin"
+#define REGION_END "annotation.compiler_end"
+
 static inline Annots primitive_attrs(Module *m)
 {
   Annots a = {0};

@@ -254,11 +254,15 @@ class BuiltinPass(Pass):
         self.info = PassInfo(row[3], name, [])
         self.options = options
 
-    def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
+    def context(self, ctx: PassContext) -> _PassContext:
+        """The context that it runs in; whoever runs it has told the instruments."""
         quiet = PassContext.__new__(PassContext)
         quiet.__dict__.update(ctx.__dict__, instruments=[])
+        return quiet.for_compiler(_current_target())
+
+    def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         options = [[k, _option(v)] for k, v in self.options.items()]
-        return call("pass_run", mod, self.info.name, options, quiet.for_compiler(_current_target()))
+        return call("pass_run", mod, self.info.name, options, self.context(ctx))
 
 
 def _option(value: Any) -> Any:

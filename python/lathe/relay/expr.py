@@ -38,8 +38,10 @@ class Op:
         return Op._made[op_name]
 
     def get_attr(self, attr_name: str) -> Any:
-        """TOpPattern (the fusion kind) and TNonComputational; None for what is not known."""
-        return row(self.name).fuse if attr_name == "TOpPattern" else None
+        """TOpPattern (the fusion kind), and what lathe.ir.register_op_attr said; None for what is not known."""
+        from .op.contrib.register import op_attrs
+
+        return row(self.name).fuse if attr_name == "TOpPattern" else op_attrs.get((self.name, attr_name))
 
     @property
     def num_inputs(self) -> int:

@@ -3,14 +3,16 @@ relay.transform.FuseOps(fuse_opt_level=2)(mod)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict
+import ctypes
+from typing import TYPE_CHECKING, Any, Callable, Dict, List
 
 from .. import error
-from .._ffi import call
+from .._ffi import answer, call, callback_scope
 from .._ir.transform import BuiltinPass, FunctionPass, ModulePass, Pass, PassContext, Sequential, function_pass, module_pass
 from ..target.virtual_device import CompilationConfig, targets_of
 from .expr import fold_expr
 from .gradient import FirstOrderGradient, gradient
+from .op.contrib.register import takers
 
 
 def _maker(name: str, doc: str, options: Any) -> Callable[..., Pass]:
@@ -48,13 +50,82 @@ def PlanDevices(config: Any = None, targets: Any = None) -> Pass:  # noqa: N802
     return _plan_devices(";".join(str(t) for t in listed))
 
 
+class _ExternalPass(BuiltinPass):
+    """A pass that is told what external compilers take: rows of its context, with functions that are asked."""
+
+    def __init__(self, name: str, options: Dict[str, Any], add: Callable[[Any, List[Any]], None]):
+        super().__init__(name, options)
+        self._add = add
+
+    def context(self, ctx: PassContext) -> Any:
+        c = super().context(ctx)
+        self._kept: List[Any] = []
+        self._add(c, self._kept)
+        return c
+
+
+_AskFn = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def _asked(fn: Callable[[Any], Any], kept: List[Any]) -> Any:
+    """The address of the C function that asks fn(expr) for a bool."""
+    hold: List[Any] = []
+
+    def run(_user: Any, _n: int, args: int, out: int) -> int:
+        with callback_scope(args) as (expr, failed):
+            try:
+                answer(out, bool(fn(expr)), hold)
+                return 0
+            except BaseException as e:  # pylint: disable=broad-except
+                failed(e)
+                return -1
+
+    kept.append(_AskFn(run))
+    return ctypes.cast(kept[-1], ctypes.c_void_p).value
+
+
+def MergeComposite(pattern_table: Any) -> Pass:  # noqa: N802
+    """What matches a pattern becomes a function with the attribute Composite and the pattern's name.  A table is a list
+    of (name, pattern) or (name, pattern, check); check(expr) answers whether a match counts."""
+    rows = []
+    for row in pattern_table:
+        if not isinstance(row, (list, tuple)) or len(row) not in (2, 3) or not isinstance(row[0], str):
+            raise error.TypeError(f"MergeComposite: a row of a table is (name, pattern) or (name, pattern, check), not {row!r}")
+        rows.append((row[0], row[1].rows(), row[2] if len(row) == 3 else None))
+
+    def add(c: Any, kept: List[Any]) -> None:
+        for name, pattern, check in rows:
+            call("pass_context_composite", c, name, pattern, _asked(check, kept) if check is not None else None, 0)
+
+    return _ExternalPass("MergeComposite", {}, add)
+
+
+def AnnotateTarget(targets: Any, include_non_call_ops: bool = True) -> Pass:  # noqa: N802
+    """Marks what external compilers take: operators for which lathe.ir.register_op_attr has "target.NAME", and composite
+    functions of their patterns.  Of several compilers the first that takes a call has it."""
+    names = [targets] if isinstance(targets, str) else [str(t) for t in targets]
+
+    def add(c: Any, kept: List[Any]) -> None:
+        for name in names:
+            for op, fn in takers(name).items():
+                call("pass_context_offload", c, name, op, _asked(fn, kept), 0)
+
+    options = {"targets": ",".join(names), "include_non_call_ops": bool(include_non_call_ops)}
+    return _ExternalPass("AnnotateTarget", options, add)
+
+
+def InferTypeLocal(expr: Any) -> Any:  # noqa: N802
+    """The type of an expression, from those of its parts."""
+    return infer_type(expr)
+
+
 def build_config(**kwargs: Any) -> PassContext:
     """A PassContext, by its older name."""
     return PassContext(**kwargs)
 
 
 __all__ = [
-    "BuiltinPass", "FirstOrderGradient", "FunctionPass", "ModulePass", "Pass", "PassContext", "Sequential", "build_config",
+    "AnnotateTarget", "BuiltinPass", "FirstOrderGradient", "FunctionPass", "InferTypeLocal", "MergeComposite", "ModulePass", "Pass", "PassContext", "Sequential", "build_config",
     "fold_expr", "function_pass", "gradient", "module_pass",
 ]
 

@@ -5,7 +5,7 @@ import sys as _sys
 
 from ..op_rows import OpRow, row, rows
 from ..expr import Op
-from . import annotation
+from . import annotation, contrib
 from .gradients import register_gradient
 from .register import BROADCAST, COMM_REDUCE, ELEMWISE, INJECTIVE, OPAQUE, OUT_ELEMWISE_FUSABLE, TUPLE, register
 from .table import _absent
@@ -22,6 +22,7 @@ __all__ = [
     "OpRow",
     "TUPLE",
     "annotation",
+    "contrib",
     "get",
     "op",
     "register",

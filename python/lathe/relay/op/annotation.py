@@ -1,4 +1,4 @@
-"""Annotations: where parts of a model are computed."""
+"""Annotations: where parts of a model are computed, and by whose code."""
 
 from __future__ import annotations
 
@@ -37,4 +37,14 @@ def function_on_device(function: Function, param_devices: Sequence[Any], result_
     return function.with_attr(attrs)
 
 
-__all__ = ["device_copy", "function_on_device", "on_device"]
+def compiler_begin(data: Any, compiler: str) -> Any:
+    """The same value, on its way into a region of an external compiler (relay.transform.PartitionGraph)."""
+    return call_op("annotation.compiler_begin", [as_expr(data)], compiler=compiler)
+
+
+def compiler_end(data: Any, compiler: str) -> Any:
+    """The same value, which a region of an external compiler gives."""
+    return call_op("annotation.compiler_end", [as_expr(data)], compiler=compiler)
+
+
+__all__ = ["compiler_begin", "compiler_end", "device_copy", "function_on_device", "on_device"]
