@@ -198,6 +198,8 @@ CodeFormat api_code_format(Call *, const char *name);
 void api_val_code(Call *, Code *, const char *format);
 /* What a database of tuning has for the model, for the config lathe.tuned. */
 const char *api_tuned_plans(Ctx *, Arena *, const char *path, Module *, const Target *, PassContext *);
+/* api_external.c: [[name, code generator], …]. */
+int api_arg_externals(Call *, int i, const ExternalCompiler **out);
 /* api_pattern.c: a pattern's rows; m NULL: it may speak of no node and type of a world.  It lives in the arena. */
 struct DfPat *api_read_pattern(Call *, Module *m, Arena *, const LatheValue *rows);
 void api_drop_operators(LatheContext *); /* takes the context's own operators out of the list */

@@ -558,16 +558,19 @@ static void compile(Call *c)
           weights);
   const Target *const *target;
   int ntargets = arg_targets(c, 1, &target);
+  const ExternalCompiler *externals = NULL;
   CompileOptions o = {.ntargets = ntargets,
                       .targets = target,
                       .nentries = n,
                       .entries = entries,
                       .weights = weights && !strcmp(weights, "trained") ? WEIGHTS_TRAINED : WEIGHTS_READY,
                       .aot = read_aot(c, 8),
+                      .nexternals = api_arg_externals(c, 9, &externals),
                       .passes = arg_context(c, 2),
                       .dump_dir = api_arg_str(c, 3),
                       .progress = p->fn ? progress : NULL,
                       .progress_env = p};
+  o.externals = externals;
   take_tuned(c, o.passes, arg_module(c, 0), ntargets ? target[0] : NULL);
   Handle *h = api_val_owner(c, LATHE_COMPILED, NULL, c->out);
   h->p = driver_compile(c->ctx, arg_module(c, 0), &o);
@@ -663,9 +666,10 @@ const ApiFunction api_compile_functions[] = {
   {"nearest", "word: str, words: list[str] -> int?", "place of the word that was probably meant", nearest},
   {"compile",
    "m: module, target: target|list[target]?, p: passcontext?, dump_dir: str?, time: bool?, progress: function?, "
-   "entries: list[str]?, weights: str?, aot: list[[str, option]]? -> compiled",
+   "entries: list[str]?, weights: str?, aot: list[[str, option]]?, externals: list[[str, function]]? -> compiled",
    "compiles the entries (default: @main) and what they call; weights: 'ready' for the kernels (default), or as "
-   "they were 'trained'; aot: as a program ahead of time, with options pools, ram_limit, io, interface, algorithm",
+   "they were 'trained'; aot: as a program ahead of time, with options pools, ram_limit, io, interface, algorithm; "
+   "externals: code generators by name, for functions with the attribute Compiler",
    compile},
   {"compiled_export", "c: compiled, path: str, weights: str? -> none",
    "writes .so, .o, .a or .c; weights of C source: 'text', 'beside' or 'by size'", export_compiled},

@@ -3,7 +3,7 @@
  * In: patterns and predicates for MergeComposite and AnnotateTarget, code generators for functions with the attribute
  * Compiler.  Functions of a user's own are called in the middle of a pass or a compilation:
  *   predicate:       (node) answers a bool: may the call, or the match that ends in it, go to the compiler?
- *   code generator:  (function, symbol) answers [form, kind, bytes, constants], see external_code below
+ *   code generator:  (function, symbol) answers [form, kind, bytes, constants], see generate below
  * They return 0, or -1 when they failed: then the call under way fails with ERR_CALLBACK.  What they answer stays valid
  * until they are called again. */
 #include "api/api.h"
@@ -67,6 +67,59 @@ static void add_offload(Call *c)
                     .takes = ask,
                     .env = new_user(c, pc->arena, 3, 4)};
   vec_push(pc->arena, &pc->offloads, row);
+}
+
+/* ---- the code that they make ------------------------------------------------------------------ */
+
+static const char *code_text(Call *c, Arena *a, const LatheValue *v) { return arena_strdup(a, api_value_text(c, v)); }
+
+/* [form, kind, bytes, [[name, constant], …]]: form "c" or "object", or "module", which alone has a kind. */
+static void generate(void *env, Module *m, const Node *func, const char *symbol, Arena *a, ExternalCode *out)
+{
+  static const char *const forms[] = {"c", "object", "module"};
+  const User *u = env;
+  LatheValue answer = {0};
+  LatheValue none = {0};
+  Call call = make_call(u, m->ctx, &none);
+  Scope s = scope_begin(m->ctx);
+  LatheValue arg[2] = {api_val_node_in_world(&call, m, func), api_val_str(&call, symbol)};
+  if (u->fn(u->user, 2, arg, &answer) < 0)
+    raise(m->ctx, ERR_CALLBACK, NOWHERE, "the code generator of an external compiler failed for '%s'", symbol);
+  api_check_value(&call, &answer, "[str, str?, str, list[[str, node]]]", "what a code generator answers");
+  const LatheValue *v = answer.u.list;
+  int form = 0;
+  while (form < 3 && strcmp(forms[form], api_value_text(&call, &v[0]))) form++;
+  if (form == 3)
+    raise(m->ctx, ERR_ARGUMENT, NOWHERE, "a code generator makes 'c', 'object' or 'module' of '%s', not '%s'", symbol,
+          api_value_text(&call, &v[0]));
+  out->form = (ExternalForm)form;
+  out->kind = v[1].tag == LATHE_STR ? code_text(&call, a, &v[1]) : NULL;
+  out->n = (size_t)v[2].n;
+  out->bytes = out->n ? arena_copy(a, v[2].u.s, out->n) : "";
+  out->nconsts = (int)v[3].n;
+  out->consts = arena_array(a, const Node *, out->nconsts + 1);
+  out->const_name = arena_array(a, const char *, out->nconsts + 1);
+  for (int i = 0; i < out->nconsts; i++) {
+    const LatheValue *row = v[3].u.list[i].u.list;
+    const Handle *h = row[1].u.p;
+    out->const_name[i] = code_text(&call, a, &row[0]);
+    out->consts[i] = graph_import(m, h->m, h->p);
+  }
+  scope_end(m->ctx, s);
+}
+
+int api_arg_externals(Call *c, int i, const ExternalCompiler **out)
+{
+  const LatheValue *v;
+  int n = api_arg_list(c, i, &v);
+  ExternalCompiler *list = arena_array(scratch(c->ctx), ExternalCompiler, n + 1);
+  for (int k = 0; k < n; k++) {
+    User *u = arena_new_of(scratch(c->ctx), User);
+    *u = (User){.fn = (UserFn)(intptr_t)v[k].u.list[1].u.i, .context = c->context};
+    list[k] = (ExternalCompiler){api_value_text(c, &v[k].u.list[0]), generate, u};
+  }
+  *out = list;
+  return n;
 }
 
 const ApiFunction api_external_functions[] = {

@@ -121,6 +121,19 @@ Built *build_funcs(Ctx *ctx, int n, PrimFunc *const *f, const Target *t, const L
   return build_funcs_with(ctx, n, f, t, &(BuildOptions){.config = config});
 }
 
+Built *build_externals(Ctx *ctx, const Target *t, int n, const CodeExternal *f)
+{
+  Scope s = scope_begin(ctx);
+  Built **slot = arena_new_of(scratch(ctx), Built *);
+  defer(ctx, release_slot, slot);
+  Built *b = *slot = mem_alloc(ctx, sizeof *b);
+  *b = (Built){.ctx = ctx, .refs = 1, .target = t};
+  b->code = codegen_c_external(ctx, t, n, f);
+  built_retain(b);
+  scope_end(ctx, s);
+  return b;
+}
+
 Code *built_code(Built *b) { return b->code; }
 Code *built_device_code(Built *b) { return target_is_gpu(b->target) ? b->code : b->device; }
 const Target *built_target(Built *b) { return b->target; }

@@ -21,6 +21,8 @@ Kernel *build_kernel(Module *m, const PrimFunc *, const Target *, const LowerCon
 void build_check_target(Ctx *, const Target *);
 Built *built_retain(Built *);
 void built_release(Built *);
+/* Functions of external compilers; what the rows point to lives longer than the Built. */
+Built *build_externals(Ctx *, const Target *, int n, const CodeExternal *);
 Code *built_code(Built *);        /* host code */
 Code *built_device_code(Built *); /* CUDA source, or what another device runs; NULL: the host's code is all */
 const Target *built_target(Built *);

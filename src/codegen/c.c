@@ -23,7 +23,7 @@ static const Dialect c_dialect = {
 
 /* ---- what a file needs from lathe_rt.h ---------------------------------------------------- */
 
-static const char abi_text[] = "/* The runtime's ABI, as lathe_rt.h has it. */\n"
+const char cs_abi_text[] = "/* The runtime's ABI, as lathe_rt.h has it. */\n"
                                "typedef union LatheRtSlot { void *p; int64_t i; double f; } LatheRtSlot;\n"
                                "typedef struct LatheRtDType { uint8_t code, bits; uint16_t lanes; } LatheRtDType;\n"
                                "typedef struct LatheRtCalls LatheRtCalls;\n"
@@ -41,7 +41,7 @@ static const char abi_packed[] =
     "  enum { LATHE_RT_ARG_INT, LATHE_RT_ARG_FLOAT, LATHE_RT_ARG_STR, LATHE_RT_ARG_HANDLE, LATHE_RT_ARG_TENSOR } tag;\n"
     "  union { int64_t i; double f; const char *s; void *p; LatheRtTensor *t; } u;\n"
     "} LatheRtPackedArg;\n";
-static const char abi_calls[] =
+const char cs_abi_calls[] =
     "struct LatheRtCalls {\n"
     "  uint32_t abi;\n"
     "  int32_t num_workers;\n"
@@ -314,16 +314,31 @@ static const char *const feature_macro[CPU_NFEATURES] = {
 };
 
 /* The source is plain C: what its code needs is what the compiler was allowed, whatever the target says. */
-static void print_features(Cgen *g)
+static void print_features(Text *out)
 {
-  text_add(g->out,
+  text_add(out,
            "\n/* What the compiler may use, the machine must have. */\nstatic const char lathe_features[] = \"\"\n");
   for (int f = 0; f < CPU_NFEATURES; f++) {
     const char *name = cpu_feature_name((CpuFeature)f);
-    if (!feature_macro[f]) BUG(g->ctx, "the feature '%s' has no macro in C", name);
-    text_printf(g->out, "#ifdef %s\n  \",%s\"\n#endif\n", feature_macro[f], name);
+    if (!feature_macro[f]) BUG(arena_ctx(out->arena), "the feature '%s' has no macro in C", name);
+    text_printf(out, "#ifdef %s\n  \",%s\"\n#endif\n", feature_macro[f], name);
   }
-  text_add(g->out, "  ;\n");
+  text_add(out, "  ;\n");
+}
+
+void cs_module_table(Text *out, const Target *target, int n)
+{
+  text_add(out,
+           "\n#if defined(__x86_64__)\n#define LATHE_ARCH \"x86_64\"\n#elif defined(__aarch64__)\n#define LATHE_ARCH "
+           "\"aarch64\"\n"
+           "#elif defined(__arm__)\n#define LATHE_ARCH \"arm\"\n#elif defined(__riscv) && __riscv_xlen == 64\n#define "
+           "LATHE_ARCH \"riscv64\"\n"
+           "#elif defined(__wasm32__)\n#define LATHE_ARCH \"wasm32\"\n#else\n#define LATHE_ARCH \"unknown\"\n#endif\n");
+  print_features(out);
+  text_printf(out,
+              "LATHE_EXPORT const LatheRtModuleInfo lathe_module = {\"LATHERT\", %d, %d, LATHE_ARCH, "
+              "lathe_features + (sizeof lathe_features > 1), %s, %d, 0};\n",
+              LATHE_RT_ABI, n, n ? "lathe_funcs" : "0", target_align(target));
 }
 
 static void print_table(Cgen *g, int n, Kernel *const *kernels, bool launch)
@@ -340,17 +355,7 @@ static void print_table(Cgen *g, int n, Kernel *const *kernels, bool launch)
             k->nsize ? cs_fmt(g, "%s_sizes", name) : "0", facts.workspace, facts.slice, launch ? 0 : facts.flags);
   }
   if (n) text_add(g->out, "};\n");
-  text_add(g->out,
-           "\n#if defined(__x86_64__)\n#define LATHE_ARCH \"x86_64\"\n#elif defined(__aarch64__)\n#define LATHE_ARCH "
-           "\"aarch64\"\n"
-           "#elif defined(__arm__)\n#define LATHE_ARCH \"arm\"\n#elif defined(__riscv) && __riscv_xlen == 64\n#define "
-           "LATHE_ARCH \"riscv64\"\n"
-           "#elif defined(__wasm32__)\n#define LATHE_ARCH \"wasm32\"\n#else\n#define LATHE_ARCH \"unknown\"\n#endif\n");
-  print_features(g);
-  text_printf(g->out,
-              "LATHE_EXPORT const LatheRtModuleInfo lathe_module = {\"LATHERT\", %d, %d, LATHE_ARCH, "
-              "lathe_features + (sizeof lathe_features > 1), %s, %d, 0};\n",
-              LATHE_RT_ABI, n, n ? "lathe_funcs" : "0", target_align(g->target));
+  cs_module_table(g->out, g->target, n);
 }
 
 /* ---- the file ---------------------------------------------------------------------------------------- */
@@ -366,7 +371,7 @@ static const char *assemble(Cgen *g, int n, Kernel *const *kernels)
   text_add(&file, "#include <stdbool.h>\n#include <stdint.h>\n");
   if (g->uses_math) text_add(&file, "#include <math.h>\n");
   if (g->types.n) text_add(&file, "#pragma GCC diagnostic ignored \"-Wpsabi\"\n");
-  text_printf(&file, "\n%s%s%s", abi_text, g->uses_packed ? abi_packed : "struct LatheRtPackedArg;\n", abi_calls);
+  text_printf(&file, "\n%s%s%s", cs_abi_text, g->uses_packed ? abi_packed : "struct LatheRtPackedArg;\n", cs_abi_calls);
   if (g->types.n) text_printf(&file, "\n%s", text_str(&g->types));
   for (int i = 0; i < g->protos.n; i++)
     text_printf(&file, "%sextern %s\n", i ? "" : "\n", (const char *)g->protos.val[i]);
@@ -398,7 +403,7 @@ static const void *c_get(Code *code, CodeFormat format, Arena *arena, size_t *n)
   return code->state;
 }
 
-static const CodeBackend c_backend = {.name = "c", .formats = "c", .text = CODE_C, .get = c_get};
+const CodeBackend cs_backend = {.name = "c", .formats = "c", .text = CODE_C, .get = c_get};
 
 static void drop_code(void *held)
 {
@@ -411,7 +416,7 @@ static Code *make_code(Ctx *ctx, const Target *target, int n, Kernel *const *ker
   Scope scope = scope_begin(ctx);
   Code **held = arena_new_of(scratch(ctx), Code *);
   defer(ctx, drop_code, held);
-  Code *code = *held = code_new(ctx, target, &c_backend);
+  Code *code = *held = code_new(ctx, target, &cs_backend);
   Dialect *dialect = arena_copy(code->arena, &c_dialect, sizeof c_dialect);
   if (target->arch != ARCH_AARCH64) dialect->half = NULL; /* not every compiler has the type elsewhere */
   Cgen *g = cs_new(code, dialect);
@@ -462,7 +467,7 @@ CodeAlone codegen_c_alone(Ctx *ctx, Arena *arena, const Target *target, int n, K
   Scope scope = scope_begin(ctx);
   Code **held = arena_new_of(scratch(ctx), Code *);
   defer(ctx, drop_code, held);
-  Code *code = *held = code_new(ctx, target, &c_backend);
+  Code *code = *held = code_new(ctx, target, &cs_backend);
   Dialect *dialect = arena_copy(code->arena, &c_dialect, sizeof c_dialect);
   if (target->arch != ARCH_AARCH64) dialect->half = NULL;
   dialect->parallel = false;
@@ -471,6 +476,8 @@ CodeAlone codegen_c_alone(Ctx *ctx, Arena *arena, const Target *target, int n, K
   Cgen *g = cs_new(code, dialect);
   CodeAlone out = {.name = arena_array(arena, const char *, n + 1)};
   for (int i = 0; i < n; i++) {
+    out.name[i] = kernels[i]->name;
+    if (!kernels[i]->body) continue;
     Scope inner = scope_begin(ctx);
     cs_kernel_begin(g, kernels[i]);
     const char *name = cs_function_name(g, kernels[i]->name);

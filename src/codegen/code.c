@@ -137,7 +137,8 @@ static const char *c_compiler(Arena *arena, const Target *t)
   return arena_printf(arena, "%s-gcc", t->triple);
 }
 
-static void compile_c(Ctx *ctx, const Target *target, const char *source, const char *out, bool shared)
+static void compile_c_with(Ctx *ctx, const Target *target, const char *source, int nmore, const char *const *more,
+                           const char *out, bool shared)
 {
   Arena *a = scratch(ctx);
   Args args = {0};
@@ -155,12 +156,34 @@ static void compile_c(Ctx *ctx, const Target *target, const char *source, const 
   vec_push(a, &args, "-o");
   vec_push(a, &args, out);
   vec_push(a, &args, source);
+  for (int i = 0; i < nmore; i++) vec_push(a, &args, more[i]);
   if (shared) vec_push(a, &args, "-lm");
   vec_push(a, &args, NULL);
   const char *said = "";
   int status = process_run(a, args.v, &said);
   if (status != 0)
     raise(ctx, ERR_IO, NOWHERE, "%s failed with status %d on the generated C: %.1200s", args.v[0], status, said);
+}
+
+static void compile_c(Ctx *ctx, const Target *target, const char *source, const char *out, bool shared)
+{
+  compile_c_with(ctx, target, source, 0, NULL, out, shared);
+}
+
+/* The objects of external compilers, their C source compiled; names after `folder`. */
+static const char **extern_objects(Code *code, const char *folder)
+{
+  Ctx *ctx = code->ctx;
+  Arena *a = scratch(ctx);
+  const char **path = arena_array(a, const char *, code->nextern + 1);
+  for (int i = 0; i < code->nextern; i++) {
+    const CodeExternal *e = &code->externals[i];
+    path[i] = arena_printf(a, "%s/extern%d.o", folder, i);
+    const char *written = e->source ? arena_printf(a, "%s/extern%d.c", folder, i) : path[i];
+    file_write(ctx, written, e->bytes, e->n);
+    if (e->source) compile_c(ctx, code->target, written, path[i], false);
+  }
+  return path;
 }
 
 void code_compile_c(Ctx *ctx, const Target *target, const char *source, const char *object)
@@ -211,7 +234,7 @@ const LatheRtModuleInfo *code_load_c(Code *code)
     Scope scope = scope_begin(ctx);
     const char *source = write_source(code);
     const char *library = arena_printf(scratch(ctx), "%s/kernels.so", file_temp_dir(ctx));
-    compile_c(ctx, code->target, source, library, true);
+    compile_c_with(ctx, code->target, source, code->nextern, extern_objects(code, file_temp_dir(ctx)), library, true);
     code->library = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (!code->library) raise(ctx, ERR_IO, NOWHERE, "the compiled C cannot be loaded: %s", dlerror());
     scope_end(ctx, scope);
@@ -355,13 +378,15 @@ int code_write_objects(Code *code, const char *folder, const char ***paths)
   Arena *a = scratch(ctx);
   CodeObject *object = NULL;
   int n = code->backend->objects ? code->backend->objects(code, a, &object) : 1;
-  *paths = arena_array(a, const char *, n);
+  *paths = arena_array(a, const char *, n + code->nextern);
   for (int i = 0; i < n; i++) {
     (*paths)[i] = arena_printf(a, "%s/kernels%d.o", folder, i);
     if (object) file_write(ctx, (*paths)[i], object[i].bytes, object[i].n);
     else write_object(code, (*paths)[i]);
   }
-  return n;
+  const char **external = extern_objects(code, folder);
+  for (int i = 0; i < code->nextern; i++) (*paths)[n + i] = external[i];
+  return n + code->nextern;
 }
 
 static void write_library(Code *code, const char *path)

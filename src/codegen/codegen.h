@@ -47,13 +47,32 @@ Code *codegen_c(Ctx *, const Target *, int n, Kernel *const *);
 Code *codegen_c_launch(Ctx *, const Target *, int n, Kernel *const *);
 /* Kernels that were lowered to stand alone (LowerConfig.alone), as functions of a file that needs no runtime:
  *   KERNEL NAME(args…, sizes…[, void *workspace])     a static void function; the last where the kernel has one
- * behind the types and helpers that they use.  Plain C99 where the target has no vectors, else with GNU vectors. */
+ * behind the types and helpers that they use; one without a body is somebody else's.  Plain C99 where the target has no vectors, else with GNU vectors. */
 typedef struct CodeAlone {
   const char *text;
   const char **name; /* of each kernel's function */
   bool uses_math, uses_vectors;
 } CodeAlone;
 CodeAlone codegen_c_alone(Ctx *, Arena *, const Target *, int n, Kernel *const *);
+/* Functions of other people's, from C source or objects that come with them, as a module's: the same table.  Each is
+ *   int32_t NAME(arguments…)
+ * over pointers to compact tensors of known shape, and answers 0 or a status. */
+typedef struct CodeExternalArg {
+  const char *name;
+  DType dtype;
+  int ndim;
+  const int64_t *shape;
+  bool written;
+} CodeExternalArg;
+typedef struct CodeExternal {
+  const char *name;
+  int narg;
+  const CodeExternalArg *arg;
+  bool source; /* bytes are C source; else an object file */
+  const void *bytes;
+  size_t n;
+} CodeExternal;
+Code *codegen_c_external(Ctx *, const Target *, int n, const CodeExternal *);
 /* Host side is C that launches; device side is CUDA C.  CODE_CUDA is the latter. */
 Code *codegen_cuda(Ctx *, const Target *, int n, Kernel *const *);
 /* How the host starts the device kernels of codegen_cuda's functions, in order.
@@ -90,6 +109,8 @@ struct Code {
   const CodeBackend *backend;
   void *state;   /* the backend's own */
   void *library; /* code_load_c: what dlopen gave */
+  int nextern;   /* whose source or objects are linked with it */
+  const CodeExternal *externals;
 };
 Code *code_new(Ctx *, const Target *, const CodeBackend *);
 

@@ -204,4 +204,10 @@ bool cs_uses_runtime(Cgen *, Stmt *s);
 
 void cs_parallel(Cgen *, Stmt *);
 
+/* ---- c.c: what c_external.c has of it ------------------------------------------------------ */
+
+extern const char cs_abi_text[], cs_abi_calls[]; /* the runtime's ABI */
+extern const CodeBackend cs_backend;
+void cs_module_table(Text *, const Target *, int n); /* lathe_module, over lathe_funcs */
+
 #endif

@@ -46,7 +46,8 @@ struct Aot {
   Arena *arena;
   AotOptions options;
   Module *m; /* of the kernels */
-  Kernel **kernel;
+  Kernel **kernel; /* body NULL: the function of an external compiler … */
+  bool external;   /* … of which there are some: then NAME_run answers 0, or the status of one that failed */
   CodeAlone code;
   int npools;
   const AotPool *pool;

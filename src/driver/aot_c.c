@@ -79,7 +79,7 @@ static void put_signature(Writer *w, const char *end)
   const ProgEntry *e = w->entry->e;
   Text *t = &w->t;
   const char *comma = "";
-  text_printf(t, "void %s_run(", w->prefix);
+  text_printf(t, "%s %s_run(", w->a->external ? "int32_t" : "void", w->prefix);
   for (int i = 0; !w->a->options.io_inside && i < e->input.n; i++, comma = ", ")
     text_printf(t, "%sconst %s *%s", comma, linkable_c_type(e->input.v[i].dtype), w->in[i]);
   for (int i = 0; !w->a->options.io_inside && i < e->output.n; i++, comma = ", ")
@@ -174,8 +174,8 @@ static void put_entry_prototype(Writer *w)
   const char *prefix = upper_of(w->arena, w->prefix);
   text_printf(&w->t,
               "\n#ifdef %s_STATIC_WORKSPACE\n/* The same in memory of its own: one call at a time. */\nstatic inline "
-              "void %s_run_static(",
-              prefix, w->prefix);
+              "%s %s_run_static(",
+              prefix, w->a->external ? "int32_t" : "void", w->prefix);
   const char *comma = "";
   for (int i = 0; !inside && i < e->input.n; i++, comma = ", ")
     text_printf(&w->t, "%sconst %s *%s", comma, linkable_c_type(e->input.v[i].dtype), w->in[i]);
@@ -185,7 +185,7 @@ static void put_entry_prototype(Writer *w)
   for (int i = 0; i < w->a->npools; i++)
     text_printf(&w->t, "  static uint64_t memory_%s[%s_%s_BYTES / 8 + 1];\n", w->pool[i], w->upper,
                 upper_of(w->arena, w->pool[i]));
-  text_printf(&w->t, "  %s_run(", w->prefix);
+  text_printf(&w->t, "  %s%s_run(", w->a->external ? "return " : "", w->prefix);
   comma = "";
   for (int i = 0; !inside && i < e->input.n; i++, comma = ", ") text_printf(&w->t, "%s%s", comma, w->in[i]);
   for (int i = 0; !inside && i < e->output.n; i++, comma = ", ") text_printf(&w->t, "%s%s", comma, w->out[i]);
@@ -239,12 +239,12 @@ static void put_c_body(Writer *w)
   text_add(&w->t, "\n");
   put_c_signature(w, "\n{\n");
   if (!pools) put_static_pools(w);
-  text_printf(&w->t, "  %s_run(", w->prefix);
+  text_printf(&w->t, "  %s%s_run(", w->a->external ? "return " : "", w->prefix);
   for (int i = 0; i < e->input.n; i++) text_printf(&w->t, "inputs->%s, ", w->in[i]);
   for (int i = 0; i < e->output.n; i++) text_printf(&w->t, "outputs->%s, ", w->out[i]);
   for (int i = 0; i < w->a->npools; i++)
     text_printf(&w->t, "%s%s%s", i ? ", " : "", pools ? "workspace_pools->" : "memory_", w->pool[i]);
-  text_add(&w->t, ");\n  return 0;\n}\n");
+  text_printf(&w->t, ");\n%s}\n", w->a->external ? "" : "  return 0;\n");
 }
 
 static void put_packed_signature(Writer *w, const char *end)
@@ -265,8 +265,8 @@ static void put_packed_body(Writer *w)
   put_static_pools(w);
   text_printf(&w->t,
               "  (void)type_codes, (void)out_value, (void)out_type_code, (void)resource_handle;\n"
-              "  if (num_args != %d) return -1;\n  %s_run(",
-              n, w->prefix);
+              "  if (num_args != %d) return -1;\n  %s%s_run(",
+              n, w->a->external ? "return " : "", w->prefix);
   for (int i = 0; i < n; i++) {
     bool in = i < e->input.n;
     const char *type = linkable_c_type(in ? e->input.v[i].dtype : e->output.v[i - e->input.n].dtype);
@@ -274,7 +274,7 @@ static void put_packed_body(Writer *w)
                 i, i);
   }
   for (int i = 0; i < w->a->npools; i++) text_printf(&w->t, "%smemory_%s", i ? ", " : "", w->pool[i]);
-  text_add(&w->t, ");\n  return 0;\n}\n");
+  text_printf(&w->t, ");\n%s}\n", w->a->external ? "" : "  return 0;\n");
 }
 
 static const char dltensor[] = "/* A tensor as DLPack has it. */\n"
@@ -488,7 +488,7 @@ static void put_call(Writer *w, int i)
   const ProgIns *ins = &w->entry->f->ins.v[i];
   const Kernel *k = a->kernel[ins->index];
   Text *t = &w->t;
-  text_printf(t, "  %s(", a->code.name[ins->index]);
+  text_printf(t, k->body ? "  %s(" : "  status = %s(", a->code.name[ins->index]);
   const char *comma = "";
   for (int n = 0; n < ins->narg; n++, comma = ", ")
     text_printf(
@@ -502,6 +502,7 @@ static void put_call(Writer *w, int i)
   }
   const char *name = aot_node_name(a->p, ins);
   text_printf(t, "); /* %.*s */\n", (int)strcspn(name, "*\n"), name);
+  if (!k->body) text_add(t, "  if (status) return status;\n");
 }
 
 static bool same_place(const AotPlace *a, const AotPlace *b)
@@ -556,8 +557,9 @@ static void put_run(Writer *w)
   for (int i = 0; i < w->a->npools; i++)
     if (w->pool_used[i]) text_printf(&w->t, "  char *const %s = %s;\n", w->bytes[i], w->pool[i]);
     else text_printf(&w->t, "  (void)%s;\n", w->pool[i]);
+  if (w->a->external) text_add(&w->t, "  int32_t status;\n");
   text_add(&w->t, text_str(&calls));
-  text_add(&w->t, "}\n");
+  text_add(&w->t, w->a->external ? "  return 0;\n}\n" : "}\n");
 }
 
 static bool copies(const Aot *a)
@@ -587,6 +589,13 @@ static const char *write_source(Writer *w)
               w->stem, w->stem, w->stem);
   if (math) text_add(t, "#include <math.h>\n");
   if (a->code.uses_vectors) text_add(t, "#pragma GCC diagnostic ignored \"-Wpsabi\"\n");
+  for (int i = 0; i < a->p->kernel.n; i++) {
+    const ProgExternal *e = a->p->kernel.v[i].external;
+    if (!e) continue;
+    text_printf(t, "\n/* ---- %s, of an external compiler ---- */\n", e->symbol);
+    text_addn(t, e->code.bytes, e->code.n);
+    text_add(t, "\n");
+  }
   text_printf(t, "\n%s", a->code.text);
   if (copies(a))
     text_add(t, "\nKERNEL copy_bytes(unsigned char *to, const unsigned char *from, size_t n)\n{\n"

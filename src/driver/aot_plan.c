@@ -141,6 +141,28 @@ static void check_kernel(const Program *p, const Kernel *k)
     BUG(p->ctx, "kernel '%s' of a static program has a workspace of open size", k->name);
 }
 
+/* The function of an external compiler, as a kernel without a body. */
+static Kernel *external_kernel(Aot *a, const ProgExternal *e)
+{
+  if (e->code.form != EXTERNAL_C)
+    raise(a->p->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "external function '%s' comes as %s, and a program ahead of time takes C source alone; compile for the runtime",
+          e->symbol, e->code.form == EXTERNAL_OBJECT ? "an object" : "a module that the runtime loads");
+  Kernel *k = arena_new_of(a->arena, Kernel);
+  k->name = e->symbol;
+  k->narg = e->narg;
+  k->arg = arena_array(a->arena, KernelArg, e->narg + 1);
+  for (int i = 0; i < e->narg; i++) {
+    const CodeExternalArg *arg = &e->arg[i];
+    const Expr **shape = arena_array(a->arena, const Expr *, arg->ndim + 1);
+    for (int d = 0; d < arg->ndim; d++) shape[d] = expr_int(a->m, DT_I64, arg->shape[d]);
+    k->arg[i] = (KernelArg){.name = arg->name,
+                            .buffer = buffer_new(a->m, arg->name, arg->dtype, arg->ndim, shape, NULL, NULL, "global", 64, 1, NULL),
+                            .written = arg->written};
+  }
+  return k;
+}
+
 static void lower_kernels(Aot *a, const LowerConfig *config)
 {
   const Program *p = a->p;
@@ -149,6 +171,11 @@ static void lower_kernels(Aot *a, const LowerConfig *config)
   StackWalk walk = {0};
   a->kernel = arena_array(a->arena, Kernel *, p->kernel.n + 1);
   for (int i = 0; i < p->kernel.n; i++) {
+    if (p->kernel.v[i].external) {
+      a->kernel[i] = external_kernel(a, p->kernel.v[i].external);
+      a->external = true;
+      continue;
+    }
     a->kernel[i] = build_kernel(a->m, p->kernel.v[i].impl.func, p->target, &alone);
     check_kernel(p, a->kernel[i]);
     stmt_visit(a->kernel[i]->body, add_arrays, &walk);

@@ -26,6 +26,12 @@ static void put_weights(ObjectFile *o, const void *program)
     object_put(o, c->data->data, c->data->bytes);
     at = c->offset + c->data->bytes;
   }
+  for (int i = p->nlibraries; i < p->module.n; i++) {
+    const ProgModule *m = &p->module.v[i];
+    object_put_zeros(o, m->offset - at);
+    object_put(o, m->bytes, m->n);
+    at = m->offset + m->n;
+  }
   for (int i = 0; i < p->image.n; i++) {
     const ProgImage *image = &p->image.v[i];
     object_put_zeros(o, image->offset - at);
@@ -68,7 +74,7 @@ static void write_object(Program *p, const char *kernels, const void *bytes, siz
   Arena *a = scratch(p->ctx);
   ObjectForm form = object_form(p->ctx, kernels, p->target->text);
   const TablePlaces *at = &places[form.wide];
-  int modules = p->module.n;
+  int modules = p->nlibraries;
   size_t table_bytes = at->size + at->address * (size_t)modules;
   unsigned char *table = arena_alloc(a, table_bytes);
   memcpy(table, MODEL_MAGIC, 8);
@@ -199,7 +205,7 @@ static void write_linked(Program *p, Code *const *code, const void *bytes, size_
   Ctx *ctx = p->ctx;
   Arena *a = scratch(ctx);
   Vec(const char *) objects = {0};
-  for (int m = 0; m < p->module.n; m++) {
+  for (int m = 0; m < p->nlibraries; m++) {
     const char *folder = file_temp_dir(ctx);
     const char **kernels;
     int count = code_write_objects(code[m], folder, &kernels);
@@ -254,6 +260,9 @@ void compiled_export_artefact(Program *p, Code *const *code, const void *bytes, 
   if (p->prepare >= 0 && kind != SHARED)
     raise(ctx, ERR_UNSUPPORTED, NOWHERE,
           "'%s' has its weights ready: compile with weights 'ready'; 'trained' is for .so, which is loaded", path);
+  if (kind == SOURCE && p->module.n > p->device.n)
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+          "'%s' is to be C source, but the model has functions of external compilers; write .so, .o or .a", path);
   if (kind == SOURCE && p->module.n > 1)
     raise(ctx, ERR_UNSUPPORTED, NOWHERE,
           "'%s' is to be C source, but the model is for %d targets; write .so, .o or .a, or compile for 'c' alone",

@@ -11,16 +11,19 @@ LatheRtModel *compiled_model(Compiled *c)
           "a program ahead of time has no runtime: export it as C, or compile for the graph executor");
   const Program *p = &c->program;
   LatheRtModule *module = built_module(c->built[0]);
-  const LatheRtModuleInfo **modules = arena_array(c->arena, const LatheRtModuleInfo *, p->module.n + 1);
-  for (int i = 0; i < p->module.n; i++) modules[i] = lathe_rt_module_info(built_module(c->built[i]));
+  const LatheRtModuleInfo **modules = arena_array(c->arena, const LatheRtModuleInfo *, p->nlibraries + 1);
+  for (int i = 0; i < p->nlibraries; i++) modules[i] = lathe_rt_module_info(built_module(c->built[i]));
   const void **consts = arena_array(c->arena, const void *, p->constant.n + 1);
   for (int i = 0; i < p->constant.n; i++) consts[i] = p->constant.v[i].data->data;
-  char *images = p->image.n ? arena_alloc(c->arena, p->weights_bytes + MODEL_ALIGN) : NULL; /* at their places */
+  bool blobs = p->image.n || p->module.n > p->nlibraries; /* at their places */
+  char *images = blobs ? arena_alloc(c->arena, p->weights_bytes + MODEL_ALIGN) : NULL;
   if (images) images += MODEL_ALIGN - (uintptr_t)images % MODEL_ALIGN;
   for (int i = 0; i < p->image.n; i++) memcpy(images + p->image.v[i].offset, p->image.v[i].bytes, p->image.v[i].n);
+  for (int i = p->nlibraries; i < p->module.n; i++)
+    if (p->module.v[i].n) memcpy(images + p->module.v[i].offset, p->module.v[i].bytes, p->module.v[i].n);
   LatheRtModelData data = {.magic = MODEL_MAGIC,
                            .size = sizeof data,
-                           .nmodules = (uint32_t)p->module.n,
+                           .nmodules = (uint32_t)p->nlibraries,
                            .program = c->bytes,
                            .program_bytes = c->nbytes,
                            .weights = images,
@@ -44,7 +47,7 @@ void compiled_export(Compiled *c, const char *path, WeightsPlace weights)
     scope_end(c->ctx, scope);
     return;
   }
-  int n = c->program.module.n;
+  int n = c->program.nlibraries;
   Code **code = arena_array(scratch(c->ctx), Code *, n);
   for (int i = 0; i < n; i++) code[i] = built_code(c->built[i]);
   compiled_export_artefact(&c->program, code, c->bytes, c->nbytes, path, weights);
@@ -55,12 +58,12 @@ const char *compiled_source(Compiled *c, Arena *arena, CodeFormat format)
 {
   size_t n;
   if (c->aot) return compiled_aot_file(c, arena, "model", ".c", &n);
-  if (c->program.module.n == 1) {
+  if (c->program.nlibraries == 1) {
     const char *text = code_get(built_code(c->built[0]), format, arena, &n);
     return arena_strndup(arena, text, n);
   }
   Text all = text_new(arena); /* of the modules that have it */
-  for (int i = 0; i < c->program.module.n; i++) {
+  for (int i = 0; i < c->program.nlibraries; i++) {
     Code *code = built_code(c->built[i]);
     const char *text = code->backend->get(code, format, arena, &n);
     if (text) text_addn(&all, text, n);
@@ -68,7 +71,7 @@ const char *compiled_source(Compiled *c, Arena *arena, CodeFormat format)
   return all.n ? text_str(&all) : code_get(built_code(c->built[0]), format, arena, &n);
 }
 
-Code *compiled_code(Compiled *c) { return c->program.module.n == 1 && !c->aot ? built_code(c->built[0]) : NULL; }
+Code *compiled_code(Compiled *c) { return c->program.nlibraries == 1 && !c->aot ? built_code(c->built[0]) : NULL; }
 
 const char *compiled_program_text(Compiled *c, Arena *arena) { return program_print(&c->program, arena); }
 

@@ -129,6 +129,10 @@ static void dump_kernels(Compiled *c)
     Scope scope = scope_begin(c->ctx);
     const ProgKernel *k = &c->program.kernel.v[i];
     driver_dump(c, arena_printf(scratch(c->ctx), "kernel_%s", k->name), "relay", graph_print(scratch(c->ctx), k->func));
+    if (k->external) {
+      scope_end(c->ctx, scope);
+      continue;
+    }
     driver_dump(c, arena_printf(scratch(c->ctx), "kernel_%s", k->name), "tir",
                 func_print(scratch(c->ctx), k->impl.func));
     PrimFunc *low = lower_func(k->impl.func, c->program.device.v[k->device].target, LOWER_LOOPS, &c->lower);
@@ -236,7 +240,10 @@ static void generate(Compiled *c, const CompileOptions *o, Teller *t)
   Program *p = &c->program;
   BuildOptions options = {.config = &c->lower, .progress = o->progress ? tell_code : NULL, .env = t};
   c->built = arena_array(c->arena, Built *, p->module.n);
-  for (int m = 0; m < p->module.n; m++) {
+  const CodeExternal *external;
+  int nexternal = program_extern_functions(p, c->arena, &external);
+  if (nexternal) c->built[p->device.n] = build_externals(c->ctx, p->target, nexternal, external);
+  for (int m = 0; m < p->device.n; m++) {
     Scope scope = scope_begin(c->ctx);
     PrimFunc **func = arena_array(scratch(c->ctx), PrimFunc *, p->kernel.n + 1);
     int n = 0;
@@ -318,7 +325,12 @@ Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
   c->plans = text_new(c->arena);
   make_dump_dir(c, o->dump_dir);
   Program *p = &c->program;
-  *p = (Program){.ctx = ctx, .arena = c->arena, .config = &c->config, .prepare = -1};
+  *p = (Program){.ctx = ctx,
+                 .arena = c->arena,
+                 .config = &c->config,
+                 .prepare = -1,
+                 .nexternals = o->nexternals,
+                 .externals = o->externals};
   PassRun *run = begin_passes(ctx, o);
   const DeviceList *devices = take_targets(p, o, run->pc);
   op_init();
@@ -333,6 +345,7 @@ Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
   if (devices->n > 1) p->plan = pass_device_plan(p->arena, p->m, devices);
   stage(c, o);
   program_emit(p, o->nentries, o->entries, o->progress ? tell_lowering : NULL, t);
+  program_place_externals(p);
   stage(c, o);
   program_plan(p);
   if (o->aot) aot_check(p);

@@ -41,6 +41,28 @@ typedef struct AotOptions {
   PlaceEffort effort;
 } AotOptions;
 
+/* ---- external compilers ----------------------------------------------------------------------
+ * A function with the attribute Compiler = "X" is handed to the code generator of X, which gives one of
+ *   C source or an object  with a function int32_t SYMBOL(pointers…) over compact tensors of known shape: 0, or a status
+ *   bytes of a kind        which the runtime's loader of that kind takes (lathe_rt_module_kind_add, or a plugin)
+ * The function is called with the operands, the constants and the results, tuples spread out, in this order. */
+typedef enum { EXTERNAL_C, EXTERNAL_OBJECT, EXTERNAL_MODULE } ExternalForm;
+typedef struct ExternalCode {
+  ExternalForm form;
+  const char *kind; /* EXTERNAL_MODULE */
+  const void *bytes;
+  size_t n;
+  int nconsts;
+  const Node **consts; /* of the module that the function is of; they lie in the model's weights */
+  const char **const_name;
+} ExternalCode;
+typedef struct ExternalCompiler {
+  const char *name;
+  /* func is of m; what it gives lives in the arena. */
+  void (*generate)(void *env, Module *m, const Node *func, const char *symbol, Arena *, ExternalCode *out);
+  void *env;
+} ExternalCompiler;
+
 typedef struct CompileOptions {
   const Target *target; /* NULL: the passes' target, else the host */
   /* Or several: parts of the model go where on_device says (src/pass/plan_devices.c), the rest to the first CPU. */
@@ -52,6 +74,8 @@ typedef struct CompileOptions {
   const char *const *entries;
   /* How the model holds its weights, see below. */
   WeightsForm weights;
+  int nexternals; /* code generators for functions with the attribute Compiler */
+  const ExternalCompiler *externals;
   const AotOptions *aot; /* NULL: for the runtime */
   const char *dump_dir;  /* NULL, or where each stage is written as numbered text */
   void (*progress)(void *env, const char *stage, int done, int total); /* total stays, done never shrinks */

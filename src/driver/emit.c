@@ -349,6 +349,8 @@ typedef struct KernelCall {
 
 static KernelCall kernel_call(Emit *e, int device, const Node *apply, const Node *func)
 {
+  if (program_is_external(func))
+    return (KernelCall){.apply = apply, .func = func, .own = func, .kernel = program_external(e->p, func)};
   KernelCall k = {.device = device, .apply = apply, .func = func, .lifted = map_get(&e->p->lifted, func)};
   k.own = program_own_sizes(e->p, k.lifted ? k.lifted->func : func);
   k.kernel = program_kernel(e->p, k.own, device);
@@ -434,8 +436,20 @@ static void emit_primitive(Emit *e, const Node *n, int device)
   Outside o = emit_outside_begin(e, n);
   int nout;
   const Type **out = result_leaves(e, &o, &nout);
-  if (program_is_view(func)) emit_view(e, n, device, out[0], what);
+  if (!program_is_external(func) && program_is_view(func)) emit_view(e, n, device, out[0], what);
   else emit_kernel(e, device, n, func, &o, out, nout, what);
+  emit_bind_results(e, n);
+}
+
+/* A call of a function that an external compiler makes, by name: the same as one of the function itself. */
+static void emit_external(Emit *e, const Node *n, const Node *func)
+{
+  if (program_device(e->p, n))
+    raise(e->ctx, ERR_UNSUPPORTED, NOWHERE, "%s: the function of an external compiler runs on the host; put it there",
+          describe(e, n));
+  const Node *apply = node_apply(e->m, func, n->nargs - 1, n->arg + 1);
+  emit_primitive(e, apply, 0);
+  map_put(e->arena, &e->regs, n, map_get(&e->regs, apply));
   emit_bind_results(e, n);
 }
 
@@ -604,10 +618,13 @@ static void emit_node(Emit *e, const Node *n)
     else if (packed) emit_packed(e, n, packed, fills);
     else emit_host(e, n);
     return;
-  case N_APPLY:
-    if (emit_called(e, n->arg[0]).kind == CALLED_PRIMITIVE) emit_primitive(e, n, program_device(e->p, n));
+  case N_APPLY: {
+    Called to = emit_called(e, n->arg[0]);
+    if (to.kind == CALLED_PRIMITIVE) emit_primitive(e, n, program_device(e->p, n));
+    else if (to.kind == CALLED_EXTERNAL) emit_external(e, n, to.node);
     else emit_call(e, n, false);
     return;
+  }
   case N_TUPLE: {
     int count;
     int *regs = gather_with(e, 0, n->nargs, n->arg, 0, NULL, &count);

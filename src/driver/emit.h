@@ -60,6 +60,7 @@ void emit_bind_results(Emit *, const Node *);
 
 typedef enum {
   CALLED_PRIMITIVE, /* a kernel: the call's first argument */
+  CALLED_EXTERNAL,  /* a function that an external compiler makes */
   CALLED_FUNC,      /* a graph function */
   CALLED_CTOR,
   CALLED_VALUE, /* a function that is known at run time */

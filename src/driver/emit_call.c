@@ -9,7 +9,10 @@
  * apart.  The value itself is a CLOSURE: that function and what it captures. */
 #include "driver/emit.h"
 
-static bool is_primitive_func(const Node *n) { return n->kind == N_FUNC && annots_get(&n->u.func->attrs, "Primitive"); }
+static bool is_primitive_func(const Node *n)
+{
+  return n->kind == N_FUNC && (annots_get(&n->u.func->attrs, "Primitive") || program_is_external(n));
+}
 
 /* ---- what is called ---------------------------------------------------------------------- */
 
@@ -31,11 +34,12 @@ static const Node *global_function(Emit *e, const Node *n)
 
 Called emit_called(Emit *e, const Node *callee)
 {
-  if (is_primitive_func(callee)) return (Called){CALLED_PRIMITIVE, callee};
+  if (is_primitive_func(callee) && !program_is_external(callee)) return (Called){CALLED_PRIMITIVE, callee};
   const Node *known = known_function(e, callee);
   if (!known) return (Called){CALLED_VALUE, callee};
   if (known->kind == N_CTOR) return (Called){CALLED_CTOR, known};
-  return (Called){CALLED_FUNC, known->kind == N_GLOBAL ? global_function(e, known) : known};
+  const Node *func = known->kind == N_GLOBAL ? global_function(e, known) : known;
+  return (Called){program_is_external(func) ? CALLED_EXTERNAL : CALLED_FUNC, func};
 }
 
 /* ---- what a function captures ---------------------------------------------------------------- */

@@ -67,10 +67,24 @@ typedef struct ProgDevice {
   const Target *target;
 } ProgDevice;
 
-/* Code that one code generator made for one target. */
+/* Code that one code generator made for one target: a library; or the bytes that an external compiler made, which
+ * lie behind the weights.  Libraries come first. */
 typedef struct ProgModule {
   const Target *target;
+  const char *kind; /* NULL: a library */
+  const char *name;
+  const void *bytes;
+  size_t n;
+  uint64_t offset;
 } ProgModule;
+
+/* A function that an external compiler made. */
+typedef struct ProgExternal {
+  const char *symbol;
+  ExternalCode code;
+  int narg;
+  const CodeExternalArg *arg;
+} ProgExternal;
 
 /* Code that a device loads, behind the weights. */
 typedef struct ProgImage {
@@ -90,7 +104,8 @@ typedef struct ProgKernel {
   const char *name;
   uint64_t hash;
   int module, device; /* numbers of the program's */
-  ImplResult impl;    /* func NULL until it is lowered */
+  ImplResult impl;    /* func NULL: an external compiler's */
+  const ProgExternal *external;
 } ProgKernel;
 
 /* Operations that depend on sizes of a run: the coefficient times dimensions of the kernel's tensors (parameters,
@@ -170,6 +185,9 @@ typedef struct Program {
   StrMap kernel_names;
   Map kernel_by_hash, const_by_data;
   Map lifted; /* primitive function -> Lifted */
+  int nexternals;
+  const ExternalCompiler *externals;
+  int nlibraries; /* of the modules */
 } Program;
 
 /* emit.c, emit_call.c, emit_data.c: the entries (none: @main) and what they call; kernels are lowered on the way. */
@@ -201,6 +219,14 @@ int program_const_prepared(Program *, const Type *);
 void program_drop_unused(Program *);
 /* A primitive function that only sees its first parameter under another shape. */
 bool program_is_view(const Node *func);
+
+/* external.c: the kernel of a function that an external compiler makes; then a module for each, and one for all that
+ * come as C or objects. */
+bool program_is_external(const Node *func);
+int program_external(Program *, const Node *func);
+void program_place_externals(Program *);
+/* Those of the library, with the rows of their table. */
+int program_extern_functions(Program *, Arena *, const CodeExternal **out);
 
 /* work.c: the operations of a kernel that its open sizes decide; false: not known. */
 bool program_work(Program *, const Node *func, ProgTerms *out);

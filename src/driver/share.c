@@ -233,7 +233,8 @@ static void try_copies(Share *s, int i)
 static void share_copies(Share *s)
 {
   Program *p = s->p;
-  for (int k = 0; k < p->kernel.n; k++) program_access_copies(p->kernel.v[k].impl.func, s->arena, &s->copies[k]);
+  for (int k = 0; k < p->kernel.n; k++)
+    if (p->kernel.v[k].impl.func) program_access_copies(p->kernel.v[k].impl.func, s->arena, &s->copies[k]);
   for (int i = s->f->ins.n - 1; i >= 0; i--) try_copies(s, i);
   find_origins(s);
 }
@@ -285,7 +286,7 @@ static void share_in_place(Share *s)
 {
   for (int i = 0; i < s->f->ins.n; i++) {
     const ProgIns *ins = &s->f->ins.v[i];
-    if (ins->op != MO_KERNEL || !s->keep[i]) continue;
+    if (ins->op != MO_KERNEL || !s->keep[i] || !s->p->kernel.v[ins->index].impl.func) continue;
     for (int out = 0; out < ins->narg; out++) try_in_place(s, i, out);
   }
 }

@@ -248,17 +248,17 @@ static void device(Out *o, const ProgDevice *d)
   str(o, d->target->text);
 }
 
-/* One library each, in the one variant that was compiled; what it needs of the CPU its own table says. */
-static void module(Out *o, int i)
+/* One variant each: a library, whose own table says what it needs of the CPU, or bytes for the loader of a kind. */
+static void module(Out *o, int i, const ProgModule *m)
 {
-  str(o, "library");
-  str(o, "");
+  str(o, m->kind ? m->kind : "library");
+  str(o, m->name ? m->name : "");
   u32(o, 1);
   str(o, "");
   str(o, "");
-  u32(o, i);
-  u64(o, 0);
-  u64(o, 0);
+  u32(o, m->kind ? 0 : i);
+  u64(o, m->offset);
+  u64(o, m->n);
 }
 
 static void kernel(Out *o, const ProgKernel *k)
@@ -309,7 +309,7 @@ const void *program_bytes(Program *p, Arena *arena, size_t *n)
   u32(o, p->device.n);
   for (int i = 0; i < p->device.n; i++) device(o, &p->device.v[i]);
   u32(o, p->module.n);
-  for (int i = 0; i < p->module.n; i++) module(o, i);
+  for (int i = 0; i < p->module.n; i++) module(o, i, &p->module.v[i]);
   u32(o, p->image.n);
   for (int i = 0; i < p->image.n; i++) {
     u32(o, p->image.v[i].device);

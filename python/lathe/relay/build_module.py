@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..runtime.ndarray import NDArray, array, empty
 from ..target import Target, resolve
 from ..target.virtual_device import targets_of
 from . import backend
+from .backend.contrib.external import code_generators
 from .expr import Function, RelayExpr, as_expr, bind, const, string_numbers, string_texts
 from .ty import OptionalType, SequenceType, TensorType, TupleType
 
@@ -67,7 +69,10 @@ def build(
     handles = [t._h for t in targets]
     ctx = PassContext.current()
     c = ctx.for_compiler(handles)
-    compiled = call("compile", mod, handles, c, None, False, None, list(entries or ()), weights, aot)
+    external = code_generators()
+    generators = [[name, ctypes.cast(fn, ctypes.c_void_p).value] for name, fn in external]
+    compiled = call("compile", mod, handles, c, None, False, None, list(entries or ()), weights, aot, generators)
+    del external
     ctx.notes = call("pass_context_notes", c)  # what passes had to say: which nodes stay in float, and why
     said = targets[0] if len(targets) == 1 else targets
     if aot is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List
 
 from .. import error
 from .._ffi import answer, call, callback_scope
+from .._ir.module import IRModule
 from .._ir.transform import BuiltinPass, FunctionPass, ModulePass, Pass, PassContext, Sequential, function_pass, module_pass
 from ..target.virtual_device import CompilationConfig, targets_of
 from .expr import fold_expr
@@ -116,7 +117,10 @@ def AnnotateTarget(targets: Any, include_non_call_ops: bool = True) -> Pass:  # 
 
 def InferTypeLocal(expr: Any) -> Any:  # noqa: N802
     """The type of an expression, from those of its parts."""
-    return infer_type(expr)
+    t = call("node_type", expr)
+    if t is None:
+        t = call("node_type", BuiltinPass("InferType", {})(IRModule.from_expr(expr))["main"].body)
+    return t
 
 
 def build_config(**kwargs: Any) -> PassContext:

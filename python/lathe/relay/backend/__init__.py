@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional
 
-from .. import error
+from ... import error
 
 
 class _Choice:
