@@ -304,6 +304,19 @@ typedef LatheRtCode (*LatheRtModuleLoad)(void *user, const char *name, const voi
                                          LatheRtError *err);
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_module_kind_add(const char *kind, LatheRtModuleLoad load, void *user,
                                                                  LatheRtError *err);
+/* A plugin: a shared library with the loader of a kind, which it exports in the symbol `lathe_plugin`.  Where a model has
+ * a module of a kind that nobody has added, lathe_plugin_KIND.so is looked for in the folders of LATHE_PLUGIN_PATH
+ * (absolute, with colons between them) and in the folder lathe-plugins beside the runtime, and nowhere else.  It stays
+ * for the life of the process.  One that others than root and this user can write is refused. */
+typedef struct LatheRtPlugin {
+  char magic[8]; /* "LATHEPL" and a zero */
+  uint32_t abi;  /* LATHE_RT_ABI */
+  uint32_t size; /* of this struct */
+  const char *kind;
+  LatheRtModuleLoad load;
+  void *user;
+} LatheRtPlugin;
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_plugin_load(const char *path, LatheRtError *err); /* by name */
 /* Asks a module for its bytes; UNSUPPORTED where it has none (a library is its file). */
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_module_save(
     LatheRtModule *, LatheRtCode (*write)(void *to, const void *bytes, size_t n), void *to, LatheRtError *err);

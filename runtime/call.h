@@ -30,6 +30,8 @@ const LatheRtModelData *rt_module_model(const LatheRtModule *); /* NULL: it has 
 bool rt_module_is_file(const LatheRtModule *);                  /* it was loaded: its memory is a file's */
 /* Of a function without code of its own: its module does it. */
 LatheRtCode rt_func_foreign(LatheRtFunc *, int32_t n, const LatheRtArg *, const LatheRtCalls *, LatheRtError *);
+/* plugin.c: adds the loader of a kind where one of the folders of plugins has it. */
+LatheRtCode rt_plugin_find(const char *kind, LatheRtError *err);
 /* A module of this kind from a model's bytes. */
 LatheRtCode rt_module_from(const char *kind, const char *name, const void *bytes, size_t n, LatheRtModule **out,
                            LatheRtError *);

@@ -24,6 +24,7 @@
 #include "module.c"
 #include "object.c"
 #include "packed.c"
+#include "plugin.c"
 #include "pool.c"
 #include "prepare.c"
 #include "scalar.c"

@@ -299,18 +299,26 @@ LatheRtCode lathe_rt_module_kind_add(const char *kind, LatheRtModuleLoad load, v
   return code;
 }
 
-LatheRtCode rt_module_from(const char *kind, const char *name, const void *bytes, size_t n, LatheRtModule **out,
-                           LatheRtError *err)
+static Kind loader_of(const char *kind)
 {
   rt_lock(&kinds.lock);
   const Kind *found = find_kind(kind, false);
   Kind k = found ? *found : (Kind){.load = NULL};
   rt_unlock(&kinds.lock);
+  return k;
+}
+
+LatheRtCode rt_module_from(const char *kind, const char *name, const void *bytes, size_t n, LatheRtModule **out,
+                           LatheRtError *err)
+{
   *out = NULL;
+  Kind k = loader_of(kind);
+  if (!k.load) RT_TRY(rt_plugin_find(kind, err));
+  if (!k.load) k = loader_of(kind);
   if (!k.load)
     return rt_fail(err, LATHE_RT_UNSUPPORTED,
-                   "the model has a module '%.60s' of kind '%.60s', which nothing here loads; "
-                   "lathe_rt_module_kind_add adds a loader",
+                   "the model has a module '%.60s' of kind '%.60s', which nothing here loads; lathe_rt_module_kind_add "
+                   "adds a loader, LATHE_PLUGIN_PATH names folders of plugins",
                    name, kind);
   RT_TRY(k.load(k.user, name, bytes, n, out, err));
   if (!*out) return rt_fail(err, LATHE_RT_ARGUMENT, "the loader of kind '%.60s' gave no module", kind);

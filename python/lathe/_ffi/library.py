@@ -24,7 +24,7 @@ def _load(name: str) -> ctypes.CDLL:
         path = folder / name
         if path.exists():
             try:
-                return ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
+                return ctypes.CDLL(str(path.absolute()), mode=ctypes.RTLD_LOCAL)
             except OSError as e:
                 raise ImportError(f"{path} does not load: {e}") from None
         tried.append(str(folder))

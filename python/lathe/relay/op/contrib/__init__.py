@@ -1,5 +1,13 @@
-"""External compilers: their tables of patterns.  docs/byoc.md tells how one is brought in."""
+"""External compilers: their tables of patterns, and those that come with Lathe.  docs/byoc.md tells how one is brought
+in."""
 
+from . import dnnl, openblas
+from .dnnl import partition_for_dnnl
+from .openblas import partition_for_openblas
+from .partition import partition_for
 from .register import get_pattern_table, register_pattern_table
 
-__all__ = ["get_pattern_table", "register_pattern_table"]
+__all__ = [
+    "dnnl", "get_pattern_table", "openblas", "partition_for", "partition_for_dnnl", "partition_for_openblas",
+    "register_pattern_table",
+]

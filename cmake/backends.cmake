@@ -1,0 +1,27 @@
+# Plugins go to lathe-plugins beside the runtime, where it looks for them.
+add_library(plugin_objects OBJECT EXCLUDE_FROM_ALL backends/plugin.c backends/json.c)
+target_include_directories(plugin_objects PRIVATE include)
+set_target_properties(plugin_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
+
+function(add_plugin name library)
+  add_library(lathe_plugin_${name} MODULE backends/${name}.c $<TARGET_OBJECTS:plugin_objects>)
+  target_include_directories(lathe_plugin_${name} PRIVATE include)
+  target_link_libraries(lathe_plugin_${name} PRIVATE lathe_rt ${library} Threads::Threads m)
+  set_target_properties(lathe_plugin_${name} PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY
+                        ${CMAKE_BINARY_DIR}/lathe-plugins BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/..")
+endfunction()
+
+find_path(CBLAS_INCLUDE cblas.h)
+find_library(OPENBLAS openblas)
+find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h)
+find_library(DNNL dnnl)
+mark_as_advanced(CBLAS_INCLUDE OPENBLAS DNNL_INCLUDE DNNL)
+if(CBLAS_INCLUDE AND OPENBLAS)
+  add_plugin(openblas ${OPENBLAS})
+endif()
+if(DNNL_INCLUDE AND DNNL AND EXISTS ${CMAKE_SOURCE_DIR}/backends/dnnl.c)
+  add_plugin(dnnl ${DNNL})
+endif()
+if(EXISTS ${CMAKE_SOURCE_DIR}/backends/npu.c)
+  add_plugin(npu "")
+endif()
