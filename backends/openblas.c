@@ -38,7 +38,9 @@ static bool prepare_product(const Graph *g, const Kernel *k, Work *w)
   const Tensor *a = &g->tensor[k->in[0]];
   const Tensor *b = &g->tensor[k->in[1]];
   const Tensor *y = &g->tensor[k->out[0]];
-  const char *op = kernel_has(k, "nn.dense") ? "nn.dense" : kernel_has(k, "nn.matmul") ? "nn.matmul" : "nn.batch_matmul";
+  const char *op = kernel_has(k, "nn.dense")    ? "nn.dense"
+                   : kernel_has(k, "nn.matmul") ? "nn.matmul"
+                                                : "nn.batch_matmul";
   bool dense = !strcmp(op, "nn.dense");
   bool batched = !strcmp(op, "nn.batch_matmul");
   if (!kernel_has(k, op) || a->ndim < 2 || b->ndim < 2 || (batched && (a->ndim != 3 || b->ndim != 3 || y->ndim != 3)))
@@ -71,7 +73,8 @@ static LatheRtCode prepare(Graph *g, LatheRtError *err)
     w->bias = k->nin > 2 ? 2 : -1;
     int64_t channels = w->conv ? w->shape.oc : w->n;
     if (w->bias >= 0) ok = ok && tensor_elements(&g->tensor[k->in[2]]) == channels;
-    if (!ok) return plugin_fail(err, LATHE_RT_UNSUPPORTED, "OpenBLAS does not compute '%.80s' of these shapes", k->name);
+    if (!ok)
+      return plugin_fail(err, LATHE_RT_UNSUPPORTED, "OpenBLAS does not compute '%.80s' of these shapes", k->name);
   }
   return LATHE_RT_OK;
 }
@@ -111,9 +114,10 @@ static void run_conv(const Run *r, const Kernel *k, const Work *w)
     for (int64_t g = 0; g < c->groups; g++) {
       const float *in = x + (n * c->c + g * ic) * c->h * c->w;
       if (!w->direct) patches(c, in, (float *)(void *)(r->workspace + r->graph->own));
-      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)oc, (int)plane, (int)depth, 1, weight + g * oc * depth,
-                  (int)depth, w->direct ? in : (const float *)(const void *)(r->workspace + r->graph->own), (int)plane,
-                  0, y + (n * c->oc + g * oc) * plane, (int)plane);
+      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)oc, (int)plane, (int)depth, 1,
+                  weight + g * oc * depth, (int)depth,
+                  w->direct ? in : (const float *)(const void *)(r->workspace + r->graph->own), (int)plane, 0,
+                  y + (n * c->oc + g * oc) * plane, (int)plane);
     }
 }
 
@@ -121,9 +125,9 @@ static void run_product(const Run *r, const Kernel *k, const Work *w)
 {
   for (int64_t i = 0; i < w->batch; i++)
     cblas_sgemm(CblasRowMajor, w->ta ? CblasTrans : CblasNoTrans, w->tb ? CblasTrans : CblasNoTrans, (int)w->m,
-                (int)w->n, (int)w->k, 1, (const float *)r->data[k->in[0]] + i * w->step_a,
-                (int)(w->ta ? w->m : w->k), (const float *)r->data[k->in[1]] + i * w->step_b,
-                (int)(w->tb ? w->k : w->n), 0, (float *)r->data[k->out[0]] + i * w->m * w->n, (int)w->n);
+                (int)w->n, (int)w->k, 1, (const float *)r->data[k->in[0]] + i * w->step_a, (int)(w->ta ? w->m : w->k),
+                (const float *)r->data[k->in[1]] + i * w->step_b, (int)(w->tb ? w->k : w->n), 0,
+                (float *)r->data[k->out[0]] + i * w->m * w->n, (int)w->n);
 }
 
 /* The bias of each channel, then the relu: NaN stays. */

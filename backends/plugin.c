@@ -41,13 +41,13 @@ double kernel_number(const Kernel *k, const char *op, const char *attr, int i, d
 {
   const Json *a = attribute(k, op, attr);
   if (a && a->kind == JSON_LIST) a = json_at(a, i);
-  return a && (a->kind == JSON_NUMBER || a->kind == JSON_BOOL) ? a->number : or;
+  return a && (a->kind == JSON_NUMBER || a->kind == JSON_BOOL) ? a->number : or ;
 }
 
-const char *kernel_text(const Kernel *k, const char *op, const char *attr, const char *or)
+const char *kernel_text(const Kernel *k, const char *op, const char *attr, const char * or)
 {
   const Json *a = attribute(k, op, attr);
-  return a && a->kind == JSON_TEXT ? a->text : or;
+  return a && a->kind == JSON_TEXT ? a->text : or ;
 }
 
 int64_t tensor_elements(const Tensor *t)
@@ -99,8 +99,8 @@ static const struct {
   const char *name;
   LatheRtDType dtype;
 } dtypes[] = {
-  {"float32", {2, 32, 1}}, {"float64", {2, 64, 1}}, {"int8", {0, 8, 1}},   {"uint8", {1, 8, 1}},
-  {"int32", {0, 32, 1}},   {"int64", {0, 64, 1}},   {"bool", {6, 8, 1}},   {"float16", {2, 16, 1}},
+  {"float32", {2, 32, 1}}, {"float64", {2, 64, 1}}, {"int8", {0, 8, 1}},    {"uint8", {1, 8, 1}},
+  {"int32", {0, 32, 1}},   {"int64", {0, 64, 1}},   {"bool", {6, 8, 1}},    {"float16", {2, 16, 1}},
   {"int16", {0, 16, 1}},   {"uint16", {1, 16, 1}},  {"uint32", {1, 32, 1}}, {"bfloat16", {4, 16, 1}},
 };
 
@@ -115,13 +115,13 @@ static LatheRtCode read_tensor(const Json *j, Tensor *t, LatheRtError *err)
   *t = (Tensor){.name = name->text, .ndim = shape->count, .arg = -1};
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
     if (!strcmp(dtypes[i].name, dtype->text)) t->dtype = dtypes[i].dtype;
-  if (!t->dtype.bits)
-    return plugin_fail(err, LATHE_RT_UNSUPPORTED, "tensor '%.60s' is of %.40s", t->name, dtype->text);
+  if (!t->dtype.bits) return plugin_fail(err, LATHE_RT_UNSUPPORTED, "tensor '%.60s' is of %.40s", t->name, dtype->text);
   t->bytes = t->dtype.bits / 8;
   for (int d = 0; d < t->ndim; d++) {
     double size = json_at(shape, d)->number;
     if (json_at(shape, d)->kind != JSON_NUMBER || !(size >= 0 && size < 1e15) || size * (double)t->bytes > 1e13)
-      return plugin_fail(err, LATHE_RT_UNSUPPORTED, "tensor '%.60s' has a size that is not known or too large", t->name);
+      return plugin_fail(err, LATHE_RT_UNSUPPORTED, "tensor '%.60s' has a size that is not known or too large",
+                         t->name);
     t->shape[d] = (int64_t)size;
     t->bytes *= (size_t)size;
   }
@@ -186,7 +186,8 @@ static LatheRtCode read_graph(Graph *g, LatheRtError *err)
     *k = (Kernel){.json = j, .name = name && name->kind == JSON_TEXT ? name->text : "?"};
     code = read_numbers(g, json_get(j, "inputs"), "inputs", &k->nin, &k->in, err);
     if (code == LATHE_RT_OK) code = read_numbers(g, json_get(j, "outputs"), "outputs", &k->nout, &k->out, err);
-    if (code == LATHE_RT_OK && k->nout < 1) code = plugin_fail(err, LATHE_RT_ARGUMENT, "'%.60s' gives nothing", k->name);
+    if (code == LATHE_RT_OK && k->nout < 1)
+      code = plugin_fail(err, LATHE_RT_ARGUMENT, "'%.60s' gives nothing", k->name);
   }
   return code;
 }

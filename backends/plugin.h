@@ -73,9 +73,9 @@ typedef struct Backend {
 /* The loader: user is the Backend. */
 LatheRtCode plugin_load(void *user, const char *name, const void *bytes, size_t n, LatheRtModule **out,
                         LatheRtError *err);
-#define PLUGIN_TABLE(backend, name) \
-  LATHE_RT_API const LatheRtPlugin lathe_plugin = {"LATHEPL", LATHE_RT_ABI, sizeof lathe_plugin, name, plugin_load, \
-                                                   (void *)(uintptr_t)&(backend)}
+#define PLUGIN_TABLE(backend, name)                                                              \
+  LATHE_RT_API const LatheRtPlugin lathe_plugin = {"LATHEPL", LATHE_RT_ABI, sizeof lathe_plugin, \
+                                                   name,      plugin_load,  (void *)(uintptr_t)&(backend)}
 
 /* ---- for backends ---------------------------------------------------------------------------------- */
 
@@ -83,7 +83,7 @@ LatheRtCode plugin_fail(LatheRtError *err, LatheRtCode, const char *format, ...)
 bool kernel_has(const Kernel *, const char *op);
 /* An attribute of one of the operators; a list's item i; `or` where it is absent or null. */
 double kernel_number(const Kernel *, const char *op, const char *attr, int i, double or);
-const char *kernel_text(const Kernel *, const char *op, const char *attr, const char *or);
+const char *kernel_text(const Kernel *, const char *op, const char *attr, const char * or);
 int64_t tensor_elements(const Tensor *);
 /* What a convolution in two dimensions is made of; false where a layout or a size is none of these. */
 typedef struct Conv {

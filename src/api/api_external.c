@@ -123,8 +123,7 @@ int api_arg_externals(Call *c, int i, const ExternalCompiler **out)
 }
 
 const ApiFunction api_external_functions[] = {
-  {"pass_context_composite",
-   "p: passcontext, name: str, pattern: list[row], check: function?, user: int? -> none",
+  {"pass_context_composite", "p: passcontext, name: str, pattern: list[row], check: function?, user: int? -> none",
    "one more pattern of MergeComposite; check is asked about each match", add_composite},
   {"pass_context_offload", "p: passcontext, compiler: str, op: str, takes: function, user: int? -> none",
    "AnnotateTarget gives calls of the operator to the compiler where takes agrees", add_offload},

@@ -24,10 +24,10 @@ static const Dialect c_dialect = {
 /* ---- what a file needs from lathe_rt.h ---------------------------------------------------- */
 
 const char cs_abi_text[] = "/* The runtime's ABI, as lathe_rt.h has it. */\n"
-                               "typedef union LatheRtSlot { void *p; int64_t i; double f; } LatheRtSlot;\n"
-                               "typedef struct LatheRtDType { uint8_t code, bits; uint16_t lanes; } LatheRtDType;\n"
-                               "typedef struct LatheRtCalls LatheRtCalls;\n"
-                               "typedef int32_t (*LatheRtBody)(int64_t begin, int64_t end, int32_t slot, void *env);\n";
+                           "typedef union LatheRtSlot { void *p; int64_t i; double f; } LatheRtSlot;\n"
+                           "typedef struct LatheRtDType { uint8_t code, bits; uint16_t lanes; } LatheRtDType;\n"
+                           "typedef struct LatheRtCalls LatheRtCalls;\n"
+                           "typedef int32_t (*LatheRtBody)(int64_t begin, int64_t end, int32_t slot, void *env);\n";
 static const char abi_packed[] =
     "typedef struct LatheRtTensor {\n"
     "  void *data;\n"

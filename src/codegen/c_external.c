@@ -10,11 +10,13 @@ static void put_function(Text *t, const CodeExternal *f)
 {
   text_printf(t, "\nextern int32_t %s(", f->name);
   for (int i = 0; i < f->narg; i++) text_printf(t, "%svoid *", i ? ", " : "");
-  text_printf(t, "%s);\nstatic int32_t %s__call(const LatheRtSlot *slots, void *workspace, const LatheRtCalls *rt)\n{\n",
+  text_printf(t,
+              "%s);\nstatic int32_t %s__call(const LatheRtSlot *slots, void *workspace, const LatheRtCalls *rt)\n{\n",
               f->narg ? "" : "void", f->name);
   text_printf(t, "  (void)slots, (void)workspace, (void)rt;\n  return %s(", f->name);
   for (int i = 0; i < f->narg; i++) text_printf(t, "%sslots[%d].p", i ? ", " : "", i);
-  text_printf(t, ");\n}\n\nstatic void %s__shape(const LatheRtSlot *slots, int64_t *out)\n{\n  (void)slots;\n", f->name);
+  text_printf(t, ");\n}\n\nstatic void %s__shape(const LatheRtSlot *slots, int64_t *out)\n{\n  (void)slots;\n",
+              f->name);
   int at = 0;
   for (int i = 0; i < f->narg; i++)
     for (int d = 0; d < f->arg[i].ndim; d++) text_printf(t, "  out[%d] = %" PRId64 ";\n", at++, f->arg[i].shape[d]);

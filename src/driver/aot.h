@@ -45,7 +45,7 @@ struct Aot {
   Program *p;
   Arena *arena;
   AotOptions options;
-  Module *m; /* of the kernels */
+  Module *m;       /* of the kernels */
   Kernel **kernel; /* body NULL: the function of an external compiler … */
   bool external;   /* … of which there are some: then NAME_run answers 0, or the status of one that failed */
   CodeAlone code;

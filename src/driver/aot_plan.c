@@ -145,9 +145,10 @@ static void check_kernel(const Program *p, const Kernel *k)
 static Kernel *external_kernel(Aot *a, const ProgExternal *e)
 {
   if (e->code.form != EXTERNAL_C)
-    raise(a->p->ctx, ERR_UNSUPPORTED, NOWHERE,
-          "external function '%s' comes as %s, and a program ahead of time takes C source alone; compile for the runtime",
-          e->symbol, e->code.form == EXTERNAL_OBJECT ? "an object" : "a module that the runtime loads");
+    raise(
+        a->p->ctx, ERR_UNSUPPORTED, NOWHERE,
+        "external function '%s' comes as %s, and a program ahead of time takes C source alone; compile for the runtime",
+        e->symbol, e->code.form == EXTERNAL_OBJECT ? "an object" : "a module that the runtime loads");
   Kernel *k = arena_new_of(a->arena, Kernel);
   k->name = e->symbol;
   k->narg = e->narg;
@@ -156,9 +157,10 @@ static Kernel *external_kernel(Aot *a, const ProgExternal *e)
     const CodeExternalArg *arg = &e->arg[i];
     const Expr **shape = arena_array(a->arena, const Expr *, arg->ndim + 1);
     for (int d = 0; d < arg->ndim; d++) shape[d] = expr_int(a->m, DT_I64, arg->shape[d]);
-    k->arg[i] = (KernelArg){.name = arg->name,
-                            .buffer = buffer_new(a->m, arg->name, arg->dtype, arg->ndim, shape, NULL, NULL, "global", 64, 1, NULL),
-                            .written = arg->written};
+    k->arg[i] = (KernelArg){
+      .name = arg->name,
+      .buffer = buffer_new(a->m, arg->name, arg->dtype, arg->ndim, shape, NULL, NULL, "global", 64, 1, NULL),
+      .written = arg->written};
   }
   return k;
 }

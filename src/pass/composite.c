@@ -128,7 +128,8 @@ static const char *who_takes(Annotating *a, Module *m, const Node *n)
 static bool taken_before(const Node *n)
 {
   int first = n->kind == N_APPLY;
-  return n->nargs > first && is_call(n->arg[first], REGION_BEGIN) && strcmp(call_str(n->arg[first], "compiler"), nobody);
+  return n->nargs > first && is_call(n->arg[first], REGION_BEGIN) &&
+         strcmp(call_str(n->arg[first], "compiler"), nobody);
 }
 
 static const Node *annotate_args(GraphRewriter *rw, const Node *now, const char *compiler)

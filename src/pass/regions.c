@@ -30,8 +30,8 @@ typedef struct Regions {
   Module *m;
   int nnode;
   const Node **node;
-  Map number; /* node -> 1 + its place in `node` */
-  int *parent; /* of the union of nodes; -1: in no region */
+  Map number;   /* node -> 1 + its place in `node` */
+  int *parent;  /* of the union of nodes; -1: in no region */
   Offload **of; /* root of a union -> region */
 } Regions;
 

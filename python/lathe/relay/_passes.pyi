@@ -13,7 +13,7 @@ __all__ = [
     "CanonicalizeOps", "CanonicalizeCast", "AlterOpLayout", "ConvertLayout", "FuseOps", "DefuseOps", "WrapCalls",
     "CombineParallelConv2D", "CombineParallelDense", "CombineParallelBatchMatmul", "FastMath", "WidenPrecision",
     "ReducePrecision", "ToMixedPrecision", "Inline", "RemoveUnusedFunctions", "PlanDevices", "ToANormalForm",
-    "ToGraphNormalForm",
+    "ToGraphNormalForm", "MergeComposite", "AnnotateTarget", "MergeCompilerRegions", "PartitionGraph",
 ]
 
 def InferType() -> Pass:
@@ -123,3 +123,15 @@ def ToANormalForm() -> Pass:
 
 def ToGraphNormalForm() -> Pass:
     """lets of pure values become sharing"""
+
+def MergeComposite() -> Pass:
+    """what the context's patterns match becomes functions marked Composite"""
+
+def AnnotateTarget(targets: Any = None, include_non_call_ops: Optional[bool] = None) -> Pass:
+    """mark what external compilers take"""
+
+def MergeCompilerRegions() -> Pass:
+    """regions of one external compiler that read each other become one"""
+
+def PartitionGraph(mod_name: Any = None, bind_constants: Optional[bool] = None) -> Pass:
+    """regions of external compilers become functions of the module"""
