@@ -34,6 +34,13 @@ static void simplify(Call *c)
   *c->out = api_val_expr(c, m, expr_simplify(read_facts(c, m, 2), e));
 }
 
+static void rewrite(Call *c)
+{
+  Module *m = api_arg_world(c);
+  const Expr *e = api_arg_expr(c, m, 1);
+  *c->out = api_val_expr(c, m, analyzer_rewrite(read_facts(c, m, 2), e));
+}
+
 static void prove(Call *c)
 {
   Module *m = api_arg_world(c);
@@ -150,6 +157,7 @@ static void itermap_solve(Call *c)
 
 const ApiFunction api_arith_functions[] = {
   {"simplify", "world: world, e: expr, " FACTS " -> expr", "the simplest known form", simplify},
+  {"rewrite", "world: world, e: expr, " FACTS " -> expr", "the form that TVM's rewrite rules end in", rewrite},
   {"prove", "world: world, e: expr, " FACTS " -> bool", "does it hold for all values?", prove},
   {"bounds", "world: world, e: expr, " FACTS " -> list[int]", "smallest and largest value", bounds},
   {"modular", "world: world, e: expr, " FACTS " -> list[int]",

@@ -212,18 +212,25 @@ static void make_load(Call *c)
   *c->out = api_val_expr(c, m, expr_load(m, b, n, index));
 }
 
+/* Lanes as the API has them: negative, that many times vscale(). */
+static int arg_lanes(Call *c, int i)
+{
+  int lanes = api_arg_int32(c, i, -MAX_LANES, MAX_LANES);
+  return lanes < 0 ? LANES_SCALABLE | -lanes : lanes;
+}
+
 static void make_ramp(Call *c)
 {
   Module *m = api_arg_world(c);
   const Expr *v[2];
   match_values(c, m, 2, &c->arg[1], v);
-  *c->out = api_val_expr(c, m, expr_ramp(m, v[0], v[1], api_arg_int32(c, 3, 1, UINT16_MAX)));
+  *c->out = api_val_expr(c, m, expr_ramp(m, v[0], v[1], arg_lanes(c, 3)));
 }
 
 static void make_broadcast(Call *c)
 {
   Module *m = api_arg_world(c);
-  *c->out = api_val_expr(c, m, expr_broadcast(m, api_arg_expr(c, m, 1), api_arg_int32(c, 2, 1, UINT16_MAX)));
+  *c->out = api_val_expr(c, m, expr_broadcast(m, api_arg_expr(c, m, 1), arg_lanes(c, 2)));
 }
 
 /* Arguments of functions on numbers meet in one dtype; the others stay as given. */
@@ -347,7 +354,7 @@ const ApiFunction api_expr_functions[] = {
    make_select},
   {"let", "world: world, var: var, value: expr, body: expr -> expr", "body with var = value", make_let},
   {"load", "world: world, buffer: buffer, indices: list[expr] -> expr", "an element of a buffer", make_load},
-  {"ramp", "world: world, base: expr, stride: expr, lanes: int -> expr", "base, base + stride, …", make_ramp},
+  {"ramp", "world: world, base: expr, stride: expr, lanes: int -> expr", "base, base + stride, …; lanes < 0: times vscale()", make_ramp},
   {"broadcast", "world: world, value: expr, lanes: int -> expr", "a vector of equal lanes", make_broadcast},
   {"call", "world: world, name: str, dtype: str?, args: list[expr|str] -> expr", "a call of an intrinsic", make_call},
   {"reducer_named", "world: world, name: str, dtype: str, index_dtype: str? -> reducer", "a ready-made reducer",

@@ -76,7 +76,7 @@ static void expr_fields(Call *c)
   case E_BROADCAST:
     v = api_val_list(c, e->nargs + 1, c->out);
     for (int i = 0; i < e->nargs; i++) v[i] = api_val_expr(c, m, e->arg[i]);
-    v[e->nargs] = api_val_int(e->dtype.lanes);
+    v[e->nargs] = api_val_int(dtype_is_scalable(e->dtype) ? -(e->dtype.lanes & MAX_LANES) : e->dtype.lanes);
     return;
   case E_REDUCE: reduce_fields(c, m, e); return;
   case E_ADD:

@@ -584,6 +584,7 @@ Frag cs_call(Cgen *g, const Expr *e, int lane)
         text_printf(&sum, "%s%s", i ? " + " : "", cs_wrap(g, cs_lane(g, e->arg[0], i), P_MUL));
       return cs_frag(text_str(&sum), P_ADD);
     }
+  case IN_ASSUME: return cs_frag("1", P_POST);
   case IN_PARALLEL_SLOT: return cs_frag(g->in_part ? "slot" : "0", P_POST);
   case IN_TYPE_MARKER:
   case IN_PREFETCH:
@@ -592,6 +593,9 @@ Frag cs_call(Cgen *g, const Expr *e, int lane)
   case IN_MAKE_SHAPE:
   case IN_SYNC:
   case IN_RET:
+#define INTRIN(id, ...) case id:
+#include "expr/builtins.def"
+#undef INTRIN
   case IN_DOT:
   case IN_WORD_DOT:
   case IN_BF16_DOT: /* lowering spelled it out */
@@ -680,6 +684,7 @@ void cs_eval(Cgen *g, const Expr *e)
   switch ((int)e->u.intrin) {
   case IN_CALL_PACKED: packed_call(g, e); return;
   case IN_PREFETCH: prefetch(g, e); return;
+  case IN_ASSUME: return;
   case IN_RET:
     if (!g->dialect->parallel) cs_unsupported(g, "a return from inside a device kernel");
     cs_line(g, "return %s;", cs_text(g, e->arg[0]));

@@ -520,6 +520,7 @@ LLVMValueRef gen_call(Gen *g, const Expr *e)
   case IN_ADDRESS_OF: return address_of(g, e->arg[0]);
   case IN_ACCESS_PTR: return access_pointer(g, e);
   case IN_PREFETCH: return prefetch(g, e);
+  case IN_ASSUME: return gen_int(g, gen_type(g, e->dtype), 1);
   case IN_CALL_EXTERN:
   case IN_CALL_PURE_EXTERN: return gen_call_extern(g, e);
   case IN_CALL_PACKED:
@@ -535,6 +536,9 @@ LLVMValueRef gen_call(Gen *g, const Expr *e)
   case IN_BUFFER_ARG:
   case IN_MAKE_SHAPE:
   case IN_SYNC:
+#define INTRIN(id, ...) case id:
+#include "expr/builtins.def"
+#undef INTRIN
   case IN_COUNT: break;
   }
   raise(g->ctx, ERR_UNSUPPORTED, NOWHERE, "llvm: '%s' has no meaning here on a CPU (kernel '%s')",

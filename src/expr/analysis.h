@@ -75,6 +75,11 @@ typedef struct Level {
   int nfacts, ntruths; /* to go back to */
 } Level;
 
+typedef enum { RULES_SIMPLIFY, RULES_FORMS } RuleTable;
+typedef struct RuleSpan {
+  int16_t from, to;
+} RuleSpan;
+
 struct Analyzer {
   Module *m;
   Ctx *ctx;
@@ -85,14 +90,14 @@ struct Analyzer {
   Vec(Fact) facts;
   Vec(Truth) truths;
   Vec(Level) levels;
-  int16_t rule_from[E_NKINDS], rule_to[E_NKINDS]; /* where in the table the rules for a kind stand */
-  int nbound;                                     /* counts bindings, for VarInfo.order */
-  int fuel;                                       /* steps a proof may still take */
-  int64_t terms;                                  /* terms that sums have looked at so far */
-  int64_t terms_end;                              /* … at which the proof under way gives up */
-  int trials;                                     /* choices whose parts are being simplified under their conditions */
-  int trial_work;                                 /* nodes simplified since the outermost of them began */
-  int cycles;                                     /* times simplification met itself; the tests want 0 */
+  RuleSpan rules[2][E_NKINDS]; /* where the rules for a kind stand, by table */
+  int nbound;                  /* counts bindings, for VarInfo.order */
+  int fuel;                    /* steps a proof may still take */
+  int64_t terms;               /* terms that sums have looked at so far */
+  int64_t terms_end;           /* … at which the proof under way gives up */
+  int trials;                  /* choices whose parts are being simplified under their conditions */
+  int trial_work;              /* nodes simplified since the outermost of them began */
+  int cycles;                  /* times simplification met itself; the tests want 0 */
 };
 
 /* ---- analyzer.c */
@@ -185,8 +190,11 @@ bool prove_nonneg(Analyzer *, const Sum *);
 /* a KIND b by bounds, and by proof when deep; both are index expressions. */
 bool prove_compare(Analyzer *, ExprKind, const Expr *, const Expr *, bool deep);
 
-/* ---- rules.c: one step by the table; NULL when no rule applies */
-const Expr *rules_apply(Analyzer *, const Expr *);
-void rules_index(Analyzer *); /* fills rule_from and rule_to */
+/* ---- rules.c: one step by a table; NULL when no rule applies */
+const Expr *rules_apply(Analyzer *, RuleTable, const Expr *);
+void rules_index(Analyzer *); /* fills Analyzer.rules */
+
+/* ---- simplify.c: f(broadcast x, broadcast y) as broadcast f(x, y), or e itself */
+const Expr *expr_hoist_broadcast(Analyzer *, const Expr *e);
 
 #endif

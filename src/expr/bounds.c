@@ -236,6 +236,7 @@ static Interval bounds_of_call(Analyzer *a, const Expr *e)
   if (!dtype_is_int(e->dtype)) return everything;
   if (in == IN_LIKELY) return bounds_of(a, e->arg[0]);
   if (in == IN_IF_THEN_ELSE) return interval_join(bounds_of(a, e->arg[1]), bounds_of(a, e->arg[2]));
+  if (in == IN_VSCALE) return (Interval){1, all.max};
   if (in == IN_POPCOUNT || in == IN_CLZ) return (Interval){0, e->arg[0]->dtype.bits};
   if (in != IN_ABS && in != IN_BITAND && in != IN_SHR) return all;
   x = bounds_of(a, e->arg[0]);
@@ -254,7 +255,7 @@ static Interval bounds_of_call(Analyzer *a, const Expr *e)
 
 static Interval bounds_of_ramp(Analyzer *a, const Expr *e)
 {
-  Interval steps = interval_mul(bounds_of(a, e->arg[1]), (Interval){0, e->dtype.lanes - 1});
+  Interval steps = interval_mul(bounds_of(a, e->arg[1]), (Interval){0, dtype_is_scalable(e->dtype) ? POS_INF : e->dtype.lanes - 1});
   Interval r = interval_add(bounds_of(a, e->arg[0]), steps);
   return expr_is_index(e) ? r : wrapped(dtype_elem(e->dtype), r);
 }

@@ -378,10 +378,13 @@ DType intrin_dtype(Intrin in, int n, const Expr *const *arg)
   if (in == IN_DOT) return dtype_lanes(dtype_is_float(arg[0]->dtype) ? DT_F32 : DT_I32, most_lanes(n, arg));
   if (in == IN_WORD_DOT) return dtype_lanes(DT_I32, most_lanes(n, arg));
   if (in == IN_VECTOR_SUM) return dtype_elem(arg[0]->dtype);
-  if (in == IN_PARALLEL_SLOT || in == IN_CALL_PACKED) return DT_I32;
-  if (in == IN_ADDRESS_OF || in == IN_ACCESS_PTR || in == IN_BUFFER_ARG || in == IN_MAKE_SHAPE) return DT_PTR;
+  if (in == IN_PARALLEL_SLOT || in == IN_CALL_PACKED || in == IN_VSCALE || in == IN_UNDEF) return DT_I32;
+  if (in == IN_ASSUME) return DT_BOOL;
+  if (in == IN_ADDRESS_OF || in == IN_ACCESS_PTR || in == IN_BUFFER_ARG || in == IN_MAKE_SHAPE || in == IN_DICT)
+    return DT_PTR;
   if (in == IN_IF_THEN_ELSE && n == 3) return arg[1]->dtype;
-  return DT_NONE;
+  bool builtin = in >= IN_FILL_FRAGMENT && !(intrin_info(in)->flags & INF_TYPED);
+  return builtin ? DT_PTR : DT_NONE;
 }
 
 /* Both sides of a dot: one dtype each, of at most 16 bits, as many as make a word; all of the most lanes. */
@@ -457,7 +460,8 @@ const Expr *expr_call(Module *m, DType t, Intrin in, int n, const Expr *const *a
 
 const Expr *expr_ramp(Module *m, const Expr *base, const Expr *stride, int lanes)
 {
-  if (lanes < 2 || lanes > 65535) raise(m->ctx, ERR_TYPE, NOWHERE, "a ramp has 2 to 65535 lanes, not %d", lanes);
+  if (lanes < 2 || lanes > UINT16_MAX || !(lanes & MAX_LANES))
+    raise(m->ctx, ERR_TYPE, NOWHERE, "a ramp has 2 to %d lanes, not %d", MAX_LANES, lanes);
   match_types(m, "ramp", &base, &stride);
   if (!dtype_is_int(base->dtype) || base->dtype.lanes != 1)
     raise(m->ctx, ERR_TYPE, NOWHERE, "a ramp starts at an integer, not %s", dtype_name(scratch(m->ctx), base->dtype));
@@ -466,7 +470,7 @@ const Expr *expr_ramp(Module *m, const Expr *base, const Expr *stride, int lanes
 
 const Expr *expr_broadcast(Module *m, const Expr *e, int lanes)
 {
-  if (lanes < 2 || lanes > 65535 || e->dtype.lanes != 1)
+  if (lanes < 2 || lanes > UINT16_MAX || !(lanes & MAX_LANES) || e->dtype.lanes != 1)
     raise(m->ctx, ERR_TYPE, NOWHERE, "cannot broadcast %s to %d lanes", dtype_name(scratch(m->ctx), e->dtype), lanes);
   return intern(m, E_BROADCAST, dtype_lanes(e->dtype, lanes), 0, 1, &e);
 }

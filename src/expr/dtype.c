@@ -49,6 +49,7 @@ const char *dtype_name(Arena *arena, DType t)
   else if (dtype_is_bool(t)) snprintf(base, sizeof base, "bool");
   else if (format) snprintf(base, sizeof base, "%s", format->name);
   else snprintf(base, sizeof base, "%s%d", t.code == DT_INT ? "int" : t.code == DT_UINT ? "uint" : "float", t.bits);
+  if (dtype_is_scalable(t)) return arena_printf(arena, "%sxvscalex%d", base, t.lanes & MAX_LANES);
   return t.lanes == 1 ? arena_strdup(arena, base) : arena_printf(arena, "%sx%d", base, t.lanes);
 }
 
@@ -87,7 +88,7 @@ bool dtype_parse(const char *s, DType *out)
   const char *x = strrchr(s, 'x');
   if (!x || !x[1] || strspn(x + 1, "0123456789") != strlen(x + 1)) return parse_base(s, n, out);
   long lanes = strtol(x + 1, NULL, 10);
-  if (lanes < 1 || lanes > 65535 || !parse_base(s, (size_t)(x - s), out)) return false;
+  if (lanes < 1 || lanes > MAX_LANES || !parse_base(s, (size_t)(x - s), out)) return false;
   out->lanes = (uint16_t)lanes;
   return true;
 }

@@ -171,7 +171,7 @@ static Value eval_call(Eval *v, const Expr *e, int lane)
   if (in == IN_LIKELY) return eval_arg(v, e->arg[0], lane);
   if (in == IN_VECTOR_SUM) return eval_vector_sum(v, e);
   if (in == IN_REINTERPRET) return eval_reinterpret(v, e, lane);
-  if (in == IN_PREFETCH || in == IN_PARALLEL_SLOT) return value_int(DT_I32, 0);
+  if (in == IN_PREFETCH || in == IN_PARALLEL_SLOT || in == IN_ASSUME) return value_int(e->dtype, 0);
   if (intrin_is_math(in)) {
     Value arg[16], out; /* dot takes the most */
     for (int i = 0; i < e->nargs; i++) arg[i] = eval_arg(v, e->arg[i], lane);

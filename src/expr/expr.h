@@ -61,8 +61,9 @@ typedef enum {
 typedef struct DType {
   uint8_t code; /* DCode */
   uint8_t bits;
-  uint16_t lanes; /* 1: scalar */
+  uint16_t lanes; /* 1: scalar; LANES_SCALABLE | n: n times vscale(), in expressions alone: functions refuse them */
 } DType;
+enum { LANES_SCALABLE = 0x8000, MAX_LANES = 0x7fff };
 
 #define DTYPE(code, bits) ((DType){code, bits, 1})
 #define DT_BOOL DTYPE(DT_UINT, 1)
@@ -84,6 +85,7 @@ static inline DType dtype_lanes(DType t, int lanes)
   t.lanes = (uint16_t)lanes;
   return t;
 }
+static inline bool dtype_is_scalable(DType t) { return t.lanes & LANES_SCALABLE; }
 static inline DType dtype_elem(DType t)
 {
   t.lanes = 1;
@@ -218,7 +220,7 @@ typedef enum {
 } ExprKind;
 const char *expr_kind_name(ExprKind);
 
-/* Intrinsic functions: src/expr/intrin.def has a row for each. */
+/* Intrinsic functions: src/expr/intrin.def has a row for each; those of builtins.def are for text and schedules. */
 typedef enum {
 #define INTRIN(id, name, lo, hi, flags, doc) id,
 #include "expr/intrin.def"
@@ -232,6 +234,7 @@ typedef enum {
   INF_BOOL = 8,   /* result is bool */
   INF_FIRST = 16, /* result has the first argument's dtype */
   INF_ANY = 32,   /* result dtype is given by the caller */
+  INF_TYPED = 64, /* text names that dtype before the arguments */
 } IntrinFlags;
 typedef struct IntrinInfo {
   const char *name;
@@ -465,6 +468,9 @@ void analyzer_pop(Analyzer *, int mark);
  * arithmetic.  Idempotent.  The order of terms depends on the expression alone,
  * not on what this analyzer knows. */
 const Expr *expr_simplify(Analyzer *, const Expr *);
+/* The same, written as TVM's rewrite rules leave it: in the user's order, `x + -1`, `x <= 0`.  Raises for a division by
+ * a literal zero. */
+const Expr *analyzer_rewrite(Analyzer *, const Expr *);
 /* True only if the condition holds for all values.  False: not known. */
 bool analyzer_prove(Analyzer *, const Expr *cond);
 bool analyzer_prove_equal(Analyzer *, const Expr *, const Expr *);

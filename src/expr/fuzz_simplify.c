@@ -251,6 +251,9 @@ static bool fuzz_expression(Fuzz *f)
   const Expr *s = expr_simplify(f->a, e);
   for (int i = 0; i < 24; i++)
     if (random_point(f) && !check_point(f, e, s, cond)) return false;
+  const Expr *form = analyzer_rewrite(f->a, e);
+  for (int i = 0; i < 8; i++)
+    if (random_point(f) && !check_point(f, e, form, cond)) return false;
   Analyzer *again = new_analyzer(f);
   if (cond) analyzer_push(again, cond);
   const Expr *twice = expr_simplify(again, s);

@@ -162,7 +162,7 @@ static void print_call(Printer *p, const Expr *e)
   Intrin in = e->u.intrin;
   const char *dtype = dtype_name(p->out->arena, e->dtype);
   bool script = p->style == PRINT_SCRIPT;
-  bool first = in == IN_CALL_EXTERN || in == IN_CALL_PURE_EXTERN || in == IN_REINTERPRET || in == IN_TYPE_MARKER;
+  bool first = intrin_info(in)->flags & INF_TYPED;
   text_printf(p->out, "%s%s(", prefix(p), intrin_info(in)->name);
   if (first && (script || in == IN_REINTERPRET || in == IN_TYPE_MARKER))
     text_printf(p->out, "\"%s\"%s", dtype, e->nargs ? ", " : "");
@@ -170,6 +170,12 @@ static void print_call(Printer *p, const Expr *e)
   if (script && !first && (intrin_info(in)->flags & INF_ANY) && !dtype_eq(e->dtype, intrin_dtype(in, e->nargs, e->arg)))
     text_printf(p->out, "%sdtype=\"%s\"", e->nargs ? ", " : "", dtype);
   text_char(p->out, ')');
+}
+
+static void print_lanes(Printer *p, DType t)
+{
+  if (dtype_is_scalable(t)) text_printf(p->out, ", %svscale()*%d)", prefix(p), t.lanes & MAX_LANES);
+  else text_printf(p->out, ", %d)", t.lanes);
 }
 
 static void print_let(Printer *p, const Expr *e)
@@ -259,12 +265,12 @@ static void print(Printer *p, const Expr *e, int strength)
   case E_RAMP:
     text_printf(p->out, "%s(", p->style == PRINT_SCRIPT ? "T.Ramp" : "ramp");
     print_args(p, 2, e->arg);
-    text_printf(p->out, ", %d)", e->dtype.lanes);
+    print_lanes(p, e->dtype);
     return;
   case E_BROADCAST:
     text_printf(p->out, "%s(", p->style == PRINT_SCRIPT ? "T.Broadcast" : "broadcast");
     print(p, e->arg[0], 0);
-    text_printf(p->out, ", %d)", e->dtype.lanes);
+    print_lanes(p, e->dtype);
     return;
   case E_REDUCE: print_reduce(p, e); return;
   case E_NKINDS: break;

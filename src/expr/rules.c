@@ -1,6 +1,6 @@
-/* rules.c: the table of rewrite rules: matching, conditions, instances for the fuzzer.
+/* rules.c: the tables of rewrite rules: matching, conditions, instances for the fuzzer.
  *
- * A rule is two patterns and perhaps a condition, all of them data (rules.def).
+ * A rule is two patterns and perhaps a condition, all of them data (rules.def, forms.def).
  * Matching binds wildcards; commutative nodes are tried in both orders.  The
  * right side is built with the constructors, arithmetic on literals folded; a
  * fold that has no value or leaves the dtype means the rule does not apply. */
@@ -21,7 +21,7 @@ typedef enum { ANY, INT, INDEX, FLOAT, BOOL } Where;
 typedef struct Rule {
   Where where;
   const Pat *left, *right, *when;
-  bool orders;
+  bool any; /* operands of commutative nodes in any order */
   const char *text;
 } Rule;
 
@@ -41,6 +41,7 @@ typedef struct Rule {
 #define c2 LEAF(P_CONST, 8, 0)
 #define ZERO LEAF(P_NUM, 0, 0)
 #define ONE LEAF(P_NUM, 0, 1)
+#define TWO LEAF(P_NUM, 0, 2)
 #define MINUS_ONE LEAF(P_NUM, 0, -1)
 #define NEG_ZERO LEAF(P_NEG_ZERO, 0, 0)
 #define TRUE LEAF(P_BOOL, 0, 1)
@@ -76,19 +77,39 @@ typedef struct Rule {
 #define SHL(a, b) CALL(IN_SHL, 2, a, b)
 #define SHR(a, b) CALL(IN_SHR, 2, a, b)
 
+/* Both tables; a text that ends in "(orders)" is of a rule that need not make things smaller. */
 static const Rule rules[] = {
-#define RULE(where, left, right) {where, left, right, NULL, false, #where ": " #left " -> " #right},
+#define ROW(where, left, right, when, any, text) {where, left, right, when, any, text},
+#define RULE(where, left, right) ROW(where, left, right, NULL, true, #where ": " #left " -> " #right)
 #define RULE_IF(where, left, right, when) \
-  {where, left, right, when, false, #where ": " #left " -> " #right " if " #when},
-#define ORDER(where, left, right) {where, left, right, NULL, true, #where ": " #left " -> " #right " (orders)"},
+  ROW(where, left, right, when, true, #where ": " #left " -> " #right " if " #when)
+#define ORDER(where, left, right) ROW(where, left, right, NULL, true, #where ": " #left " -> " #right " (orders)")
 #define ORDER_IF(where, left, right, when) \
-  {where, left, right, when, true, #where ": " #left " -> " #right " if " #when " (orders)"},
+  ROW(where, left, right, when, true, #where ": " #left " -> " #right " if " #when " (orders)")
 #include "expr/rules.def"
+#define FORM(where, left, right) ROW(where, left, right, NULL, false, #where ": " #left " => " #right " (orders)")
+#define FORM_IF(where, left, right, when) \
+  ROW(where, left, right, when, false, #where ": " #left " => " #right " if " #when " (orders)")
+#define FORM_ANY(where, left, right) ROW(where, left, right, NULL, true, #where ": " #left " => " #right " (orders)")
+#define FORM_ANY_IF(where, left, right, when) \
+  ROW(where, left, right, when, true, #where ": " #left " => " #right " if " #when " (orders)")
+#include "expr/forms.def"
+};
+enum {
+#undef ROW
+#define ROW(...) +1
+  NSIMPLIFY = 0
+#include "expr/rules.def"
+};
+#undef ROW
 #undef RULE
 #undef RULE_IF
 #undef ORDER
 #undef ORDER_IF
-};
+#undef FORM
+#undef FORM_IF
+#undef FORM_ANY
+#undef FORM_ANY_IF
 #undef x
 #undef y
 #undef z
@@ -211,7 +232,7 @@ static const Expr *build(const Binding *b, const Pat *pat, bool fold)
     return expr_int(b->m, b->dtype, pat->num);
   case P_BOOL: return expr_bool(b->m, pat->num);
   case P_NEG_ZERO: return expr_float(b->m, b->dtype, -0.0);
-  case P_LAST_LANE: return expr_int(b->m, b->dtype, b->lanes - 1);
+  case P_LAST_LANE: return b->lanes & LANES_SCALABLE ? NULL : expr_int(b->m, b->dtype, b->lanes - 1);
   case P_NODE:
   case P_CALL: break;
   }
@@ -259,12 +280,20 @@ static bool applies_to(Where where, const Expr *e, const Expr *s)
   return false;
 }
 
+/* Which operands try number k exchanges: the outermost node's come last. */
+static unsigned exchanges(unsigned k, int nodes)
+{
+  unsigned out = 0;
+  for (int i = 0; i < nodes; i++) out |= (k >> i & 1) << (nodes - 1 - i);
+  return out;
+}
+
 static const Expr *apply(Analyzer *a, const Rule *rule, const Expr *e, const Expr *s)
 {
-  unsigned masks = 1u << commutative_nodes(rule->left);
-  for (unsigned mask = 0; mask < masks; mask++) {
+  int nodes = rule->any ? commutative_nodes(rule->left) : 0;
+  for (unsigned k = 0; k < 1u << nodes; k++) {
     Binding b = {.m = a->m, .dtype = dtype_elem(s->dtype), .lanes = e->dtype.lanes, .exact = expr_is_index(s)};
-    unsigned flips = mask;
+    unsigned flips = exchanges(k, nodes);
     if (!match(&b, rule->left, e, &flips)) continue;
     if (rule->when && !holds(a, &b, rule->when)) continue;
     const Expr *r = build(&b, rule->right, true);
@@ -284,16 +313,18 @@ void rules_index(Analyzer *a)
 {
   for (int i = 0; i < NRULES; i++) {
     int kind = rules[i].left->what == P_CALL ? E_CALL : rules[i].left->op;
-    if (!a->rule_to[kind]) a->rule_from[kind] = (int16_t)i;
-    a->rule_to[kind] = (int16_t)(i + 1);
+    RuleSpan *span = &a->rules[i >= NSIMPLIFY][kind];
+    if (!span->to) span->from = (int16_t)i;
+    span->to = (int16_t)(i + 1);
   }
 }
 
-const Expr *rules_apply(Analyzer *a, const Expr *e)
+const Expr *rules_apply(Analyzer *a, RuleTable table, const Expr *e)
 {
   if (!e->pure || e->nargs == 0) return NULL;
   const Expr *s = subject(e);
-  for (int i = a->rule_from[e->kind]; i < a->rule_to[e->kind]; i++) {
+  RuleSpan span = a->rules[table][e->kind];
+  for (int i = span.from; i < span.to; i++) {
     const Rule *rule = &rules[i];
     if (!same_root(rule->left, e) || !applies_to(rule->where, e, s)) continue;
     const Expr *r = apply(a, rule, e, s);

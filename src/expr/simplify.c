@@ -111,7 +111,7 @@ static bool is_lanewise(const Expr *e)
 }
 
 /* f(broadcast x, broadcast y) = broadcast f(x, y) */
-static const Expr *hoist_broadcast(Analyzer *a, const Expr *e)
+const Expr *expr_hoist_broadcast(Analyzer *a, const Expr *e)
 {
   const Expr *arg[8];
   if (e->dtype.lanes == 1 || e->nargs == 0 || e->nargs > 8 || !is_lanewise(e) || !e->pure) return e;
@@ -171,7 +171,7 @@ static const Expr *step(Analyzer *a, const Expr *e)
   if (r) return r;
   if (!e->pure) return e;
   if ((r = known_value(a, e)) != e) return r;
-  if ((r = hoist_broadcast(a, e)) != e) return r;
+  if ((r = expr_hoist_broadcast(a, e)) != e) return r;
   bool divides = e->kind == E_FLOORDIV || e->kind == E_FLOORMOD;
   if (divides && expr_is_scalar_index(e)) {
     r = analyzer_simplify_divmod(a, (ExprKind)e->kind, e->arg[0], e->arg[1]);
@@ -184,7 +184,7 @@ static const Expr *step(Analyzer *a, const Expr *e)
   }
   if ((e->kind == E_AND || e->kind == E_OR) && (r = analyzer_simplify_logic(a, e)) != e) return r;
   if (e->kind == E_CAST && (r = simplify_cast(a, e)) != e) return r;
-  r = rules_apply(a, e);
+  r = rules_apply(a, RULES_SIMPLIFY, e);
   return r ? r : e;
 }
 

@@ -76,6 +76,9 @@ static void use_node(void *env, const Expr *e)
   if (e->kind == E_VAR && !in_scope(c, e->u.var) && !map_has(&c->lets, e->u.var))
     fail(c, "variable '%s' is used outside of its scope", e->u.var->name);
   if (e->kind == E_LOAD) use_buffer(c, e->u.buffer, false);
+  if (dtype_is_scalable(e->dtype))
+    fail(c, "a vector of %s stands in a function; code is made for vectors of a fixed number of lanes",
+         dtype_text(c, e->dtype));
   if (e->kind == E_REDUCE)
     fail(c, "a reduction '%s' stands in a loop program; it belongs in te", e->u.reduce->reducer->name);
 }

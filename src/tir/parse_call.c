@@ -219,7 +219,8 @@ static Operand call_fold(Parser *p, ExprKind kind, const Operand *callee, const 
 static int as_lanes(Parser *p, const Operand *o)
 {
   int64_t lanes = parse_as_int(p, o, "the number of lanes");
-  if (lanes < 1 || lanes > 65535) parse_error(p, o->loc, "a vector has 1 to 65535 lanes, not %" PRId64, lanes);
+  if (lanes < 1 || lanes > MAX_LANES)
+    parse_error(p, o->loc, "a vector has 1 to %d lanes, not %" PRId64, MAX_LANES, lanes);
   return (int)lanes;
 }
 
@@ -326,8 +327,7 @@ static Operand call_intrin(Parser *p, Intrin in, const Operand *callee, const Ar
   const Operand *o = parse_arg_get(a, -1, "dtype");
   DType t = o ? parse_as_dtype(p, o) : DT_NONE;
   int first = 0;
-  bool typed = in == IN_CALL_EXTERN || in == IN_CALL_PURE_EXTERN || in == IN_REINTERPRET || in == IN_TYPE_MARKER;
-  if (typed && !o) {
+  if (info->flags & INF_TYPED && !o) {
     t = parse_as_dtype(p, parse_arg_need(p, a, 0, "dtype", callee));
     first = 1;
   }
@@ -428,9 +428,7 @@ static const char *const specials[] = {
 static const struct {
   const char *name, *instead;
 } absent[] = {
-  {"assume", "what accesses rely on is found from the loops and conditions around them"},
   {"allocate_const", "pass the constant as a parameter"},
-  {"vscale", "vectors have a fixed number of lanes"},
 };
 
 _Noreturn static void unknown_function(Parser *p, const Operand *callee, const char *name)
@@ -474,8 +472,8 @@ Operand parse_call_operand(Parser *p, const Operand *callee, const Args *a)
   for (size_t i = 0; i < sizeof binaries / sizeof *binaries; i++)
     if (!strcmp(name, binaries[i].name)) return call_binary(p, (ExprKind)binaries[i].kind, callee, a);
   if (!strcmp(name, "Select")) return call_select(p, callee, a);
-  if (!strcmp(name, "Ramp")) return call_vector(p, true, callee, a);
-  if (!strcmp(name, "Broadcast")) return call_vector(p, false, callee, a);
+  if (!strcmp(name, "Ramp") || !strcmp(name, "ramp")) return call_vector(p, true, callee, a);
+  if (!strcmp(name, "Broadcast") || !strcmp(name, "broadcast")) return call_vector(p, false, callee, a);
   if (!strcmp(name, "all")) return call_fold(p, E_AND, callee, a);
   if (!strcmp(name, "any")) return call_fold(p, E_OR, callee, a);
   if (!strcmp(name, "ceildiv")) return call_ceildiv(p, callee, a);

@@ -72,7 +72,7 @@ const Expr **parse_as_indices(Parser *p, const Operand *item, int *n)
     if (extent->kind != E_INT || step < 1)
       parse_error(p, slice->loc, "a slice that is read or written needs a constant length and a positive step");
     int64_t lanes = int_floordiv(extent->u.i + step - 1, step);
-    if (lanes < 1 || lanes > 65535) parse_error(p, slice->loc, "a slice of %" PRId64 " elements is no vector", lanes);
+    if (lanes < 1 || lanes > MAX_LANES) parse_error(p, slice->loc, "a slice of %" PRId64 " elements is no vector", lanes);
     out[i] = lanes == 1 ? min : expr_ramp(p->m, min, expr_int(p->m, min->dtype, step), (int)lanes);
   }
   return out;
@@ -124,10 +124,15 @@ const Expr *parse_as_cond(Parser *p, const Operand *o)
 
 const Expr *parse_as_value(Parser *p, const Operand *o)
 {
-  if (o->kind != OP_LIST) return parse_as_expr(p, o);
-  const Expr **arg = arena_array(p->arena, const Expr *, o->n);
-  for (int i = 0; i < o->n; i++) arg[i] = parse_as_value(p, &o->list[i]);
-  return expr_call(p->m, DT_NONE, IN_MAKE_SHAPE, o->n, arg);
+  bool dict = o->kind == OP_DICT && (o->keys || !o->n);
+  if (o->kind != OP_LIST && !dict) return parse_as_expr(p, o);
+  int each = dict ? 2 : 1;
+  const Expr **arg = arena_array(p->arena, const Expr *, each * o->n);
+  for (int i = 0; i < o->n; i++) {
+    if (dict) arg[2 * i] = expr_str(p->m, parse_as_str(p, &o->keys[i], "a key"));
+    arg[each * i + each - 1] = parse_as_value(p, &o->list[i]);
+  }
+  return expr_call(p->m, DT_NONE, dict ? IN_DICT : IN_MAKE_SHAPE, each * o->n, arg);
 }
 
 const char *parse_as_str(Parser *p, const Operand *o, const char *what)
@@ -174,10 +179,11 @@ Region parse_as_region(Parser *p, const Operand *o)
     if (!i || (i->kind == OP_DICT && i->list[0].kind == OP_NONE && i->list[1].kind == OP_NONE)) {
       whole_range(b, p->m, d, &r.min[d], &r.extent[d]);
     } else if (i->kind == OP_DICT) {
-      if (i->list[0].kind == OP_NONE || i->list[1].kind == OP_NONE)
-        parse_error(p, i->loc, "the slice needs both ends or none");
       if (i->list[2].kind != OP_NONE) parse_error(p, i->loc, "a region has no step");
-      parse_as_range(p, &i->list[0], &i->list[1], &r.min[d], &r.extent[d]);
+      Operand begin = {.kind = OP_INT, .loc = i->loc};
+      Operand end = parse_expr_operand(p, b->shape[d], i->loc, 1);
+      parse_as_range(p, i->list[0].kind == OP_NONE ? &begin : &i->list[0],
+                     i->list[1].kind == OP_NONE ? &end : &i->list[1], &r.min[d], &r.extent[d]);
     } else {
       r.min[d] = parse_as_index(p, i);
       r.extent[d] = expr_int(p->m, dtype_elem(r.min[d]->dtype), 1);
@@ -466,6 +472,8 @@ static Operand parse_subscript(Parser *p, const Operand *base)
       if (!parse_accept(p, ",")) break;
     }
   parse_expect(p, "]", "an index");
+  if (v.n == 1 && v.v[0].kind == OP_LIST && base->kind == OP_BUFFER) /* A[(i, j)] */
+    v.n = v.v[0].n, v.v = v.v[0].list;
   if (base->kind == OP_LIST && v.n == 1) return element_of(p, base, &v.v[0]);
   if (base->kind != OP_BUFFER) parse_error(p, base->loc, "%s cannot be indexed", kind_text(base));
   if (v.n != base->buffer->ndim)

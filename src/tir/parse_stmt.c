@@ -172,6 +172,7 @@ static Stmt *parse_for(Parser *p, Loc loc)
   h->loc = loc;
   bool bracket = parse_accept(p, "(");
   do {
+    if (h->n && bracket && parse_is_op(p, ")")) break; /* a comma after the last one */
     if (h->n == MAX_LOOPS) parse_error(p, loc, "more than %d loops at once", MAX_LOOPS);
     h->name[h->n++] = parse_expect_name(p, "a loop variable");
   } while (parse_accept(p, ","));
@@ -760,6 +761,23 @@ static void define_meta(Parser *p, int n, const char *const *names, const Operan
   }
 }
 
+/* `m, n = T.int32(), T.int32()`; false: something else. */
+static bool parse_declarations(Parser *p, int n, const char *const *names)
+{
+  int at = p->at;
+  DType t;
+  for (int i = 0; i < n; i++) {
+    Operand callee = parse_path(p);
+    bool declares = callee.kind == OP_PATH && str_starts(callee.s, "T.") && parse_dtype_word(callee.s + 2, &t) &&
+                    (i == 0 || parse_is_op(p, "("));
+    if (!declares || !parse_declaration(p, names[i], &callee) || (i < n - 1 && !parse_accept(p, ","))) {
+      p->at = at;
+      return false;
+    }
+  }
+  return true;
+}
+
 /* assignment = name {',' name} '=' … ; the names are passed over already */
 static Stmt *parse_assignment(Parser *p, int n, const char *const *names, Loc loc, bool *rest)
 {
@@ -784,6 +802,10 @@ static Stmt *parse_assignment(Parser *p, int n, const char *const *names, Loc lo
       return placed(parse_binding(p, kind, names[0], &callee, &a, parse_rest), loc);
     }
     p->at = at;
+    if (n > 1 && parse_declarations(p, n, names)) {
+      end_line(p, "the declarations");
+      return NULL;
+    }
   }
   Operand value = parse_list(p);
   end_line(p, "the value");

@@ -181,16 +181,17 @@ static void tuple_out(Script *p, int n, const Expr *const *v)
 
 static void value_out(Script *p, const Expr *e)
 {
-  if (e->kind != E_CALL || e->u.intrin != IN_MAKE_SHAPE) {
+  bool dict = e->kind == E_CALL && e->u.intrin == IN_DICT;
+  if (!dict && (e->kind != E_CALL || e->u.intrin != IN_MAKE_SHAPE)) {
     expr_out(p, e);
     return;
   }
-  text_char(&p->out, '[');
+  text_char(&p->out, dict ? '{' : '[');
   for (int i = 0; i < e->nargs; i++) {
-    if (i) text_add(&p->out, ", ");
+    if (i) text_add(&p->out, dict && i % 2 ? ": " : ", ");
     value_out(p, e->arg[i]);
   }
-  text_char(&p->out, ']');
+  text_char(&p->out, dict ? '}' : ']');
 }
 
 static void dict_out(Script *p, const Annots *a, const char *skip)

@@ -145,7 +145,11 @@ class Analyzer:
         """The simplest known form."""
         return call("simplify", WORLD, convert(expr), *self.facts())
 
-    rewrite_simplify = canonical_simplify = simplify
+    canonical_simplify = simplify
+
+    def rewrite_simplify(self, expr: Any) -> PrimExpr:
+        """The same, written as TVM's rewrite rules leave it: in the order that was given, `x + -1`, `x <= 0`."""
+        return call("rewrite", WORLD, convert(expr), *self.facts())
 
     def can_prove(self, expr: Any, strength: ProofStrength = ProofStrength.DEFAULT) -> bool:
         """Does the condition hold for all values?  False: not known."""

@@ -9,6 +9,7 @@ from .expr import (
     FloatImm, FloorDiv, FloorMod, IntImm, IterVar, Let, Max, Min, Mod, Mul, Not, NotEqualOp, Op, Or, PrimExpr,
     ProducerLoad, Ramp, Reduce, Select, SizeVar, StringImm, Sub, Var, const, convert)
 from .function import IndexMap, PrimFunc, TensorIntrin
+from . import schedule
 from .schedule import BlockRV, ExprRV, Instruction, InstructionKind, LoopRV, Schedule, ScheduleError, Trace
 from .stmt import (
     AttrStmt, Allocate, Block, BufferRegion, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt,
@@ -23,7 +24,7 @@ from .op import (
     ret, shift_left, shift_right, subtract, sum, truncdiv, truncmod, tvm_access_ptr, tvm_call_packed,
     tvm_storage_sync, type_annotation)
 
-for _name in op.generated:
+for _name in [*op.generated, *op.builtins]:
     globals()[_name] = getattr(op, _name)
 
 __all__ = [
@@ -154,4 +155,4 @@ if _TYPE_CHECKING:  # exp, tanh, popcount, …, as the stubs of tools/stubs.py h
 
     __all__ += _intrinsics.__all__
 else:
-    __all__ += op.generated
+    __all__ += [*op.generated, *op.builtins]

@@ -567,27 +567,40 @@ def _op_name(op: Any) -> str:
     return name[4:] if name.startswith("tir.") else name
 
 
+def _lanes_of(lanes: Any) -> int:
+    """A number of lanes as the core takes it: negative where it is a multiple of vscale()."""
+    factors = [lanes.a, lanes.b] if isinstance(lanes, Mul) else [lanes]
+    counts = [f for f in factors if not (isinstance(f, Call) and f.op.name == "tir.vscale")]
+    if len(counts) < len(factors) <= 2:
+        return -int(counts[0]) if counts else -1
+    return int(lanes)
+
+
+def _lanes_as(lanes: int) -> Any:
+    return lanes if lanes > 0 else call("call", WORLD, "vscale", "int32", []) * -lanes
+
+
 @register_object("expr", "ramp")
 class Ramp(PrimExpr):
     """base, base + stride, … as a vector."""
 
-    def __init__(self, base: ExprLike, stride: ExprLike, lanes: int, span: Any = None):
-        self._adopt(call("ramp", WORLD, base, stride, int(lanes)))
+    def __init__(self, base: ExprLike, stride: ExprLike, lanes: Union[int, PrimExpr], span: Any = None):
+        self._adopt(call("ramp", WORLD, base, stride, _lanes_of(lanes)))
 
     base = property(lambda self: self._fields()[0], doc="the first lane")
     stride = property(lambda self: self._fields()[1], doc="difference of neighbouring lanes")
-    lanes = property(lambda self: self._fields()[2], doc="number of lanes")
+    lanes = property(lambda self: _lanes_as(self._fields()[2]), doc="number of lanes, an expression if it has vscale()")
 
 
 @register_object("expr", "broadcast")
 class Broadcast(PrimExpr):
     """A vector of equal lanes."""
 
-    def __init__(self, value: ExprLike, lanes: int, span: Any = None):
-        self._adopt(call("broadcast", WORLD, value, int(lanes)))
+    def __init__(self, value: ExprLike, lanes: Union[int, PrimExpr], span: Any = None):
+        self._adopt(call("broadcast", WORLD, value, _lanes_of(lanes)))
 
     value = property(lambda self: self._fields()[0], doc="each lane")
-    lanes = property(lambda self: self._fields()[1], doc="number of lanes")
+    lanes = property(lambda self: _lanes_as(self._fields()[1]), doc="number of lanes, an expression if it has vscale()")
 
 
 @register_object("reducer")

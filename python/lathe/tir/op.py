@@ -380,3 +380,28 @@ def ret(val: Any, span: Any = None) -> PrimExpr:
 def is_const(e: Any) -> bool:
     """Is it a literal?"""
     return isinstance(e, (int, float, _Const))
+
+
+# ---- what accelerators and TVM's own lowering have: kept in programs, refused where code is made
+
+_TYPED = 64  # of IntrinFlags: the dtype comes first
+
+
+def _builtin(name: str, typed: bool, doc: str) -> Callable[..., PrimExpr]:
+    def of_dtype(dtype: str, *args: Any) -> PrimExpr:
+        return call("call", WORLD, name, str(dtype), _call_args(args))
+
+    def plain(*args: Any) -> PrimExpr:
+        return call("call", WORLD, name, None, _call_args(args))
+
+    f = of_dtype if typed else plain
+    f.__name__, f.__qualname__, f.__doc__ = name, name, doc[0].upper() + doc[1:] + "."
+    return f
+
+
+#: The builtins by name.
+builtins: List[str] = []
+for _name, _lo, _hi, _flags, _doc in intrinsics.values():
+    if _name not in globals() and _name != "dictionary":
+        globals()[_name] = _builtin(_name, bool(_flags & _TYPED), _doc)
+        builtins.append(_name)

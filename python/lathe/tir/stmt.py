@@ -11,9 +11,12 @@ from .expr import Call, IterVar, PrimExpr, Range, StringImm, Var, _Const, conver
 
 
 def annotation_value(e: Any) -> Any:
-    """The value of an attribute: literals as Python values, lists of them as lists."""
+    """The value of an attribute: literals as Python values, lists of them as lists, dictionaries as such."""
     if isinstance(e, Call) and e.op.name == "tir.tvm_stack_make_shape":
         return [annotation_value(a) for a in e.args]
+    if isinstance(e, Call) and e.op.name == "tir.dictionary":
+        values = [annotation_value(a) for a in e.args]
+        return dict(zip(values[::2], values[1::2]))
     return e.value if isinstance(e, (StringImm, _Const)) else e
 
 

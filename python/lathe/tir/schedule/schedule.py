@@ -11,11 +11,11 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Type, Union
 
-from .. import error
-from .._ffi import Object, call, register_object
-from .._ir.module import IRModule
-from .expr import IterVar, convert
-from .function import IndexMap, PrimFunc, TensorIntrin
+from ... import error
+from ..._ffi import Object, call, register_object
+from ..._ir.module import IRModule
+from ..expr import IterVar, convert
+from ..function import IndexMap, PrimFunc, TensorIntrin
 from .trace import FIXED, ROWS, BlockRV, ExprRV, Instruction, InstructionKind, LoopRV, Param, Reader, Trace, flatten
 
 __all__ = [

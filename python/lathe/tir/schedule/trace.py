@@ -11,10 +11,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from .. import error
-from .._ffi import Object, call, register_object
-from .expr import FloatImm, IntImm, StringImm
-from .function import TensorIntrin
+from ... import error
+from ..._ffi import Object, call, register_object
+from ..expr import FloatImm, IntImm, StringImm
+from ..function import TensorIntrin
 
 if TYPE_CHECKING:
     from .schedule import Schedule
@@ -360,7 +360,7 @@ class Trace:
 
     def show(self, style: Optional[str] = None, black_format: bool = False) -> None:
         """Prints it, in colour on a terminal."""
-        from ..script.highlight import cprint
+        from ...script.highlight import cprint
 
         cprint(str(self), style)
 
