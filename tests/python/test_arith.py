@@ -194,3 +194,58 @@ def test_regions():
 def test_names_of_tvm():
     for name in ("Analyzer", "ConstIntBound", "ModularSet", "IntervalSet", "detect_linear_equation", "IterMapLevel"):
         assert hasattr(lathe.arith, name)
+
+
+# ---- the forms that TVM's rewrite rules end in
+
+FORMS = [
+    ("x - 10", "x + -10"),
+    ("max(x - 11, y) + 11", "max(x, y + 11)"),
+    ("min(x, y - z) + z", "min(x + z, y)"),
+    ("z + max(y - z, x)", "max(y, x + z)"),
+    ("x * y + x * 10", "x * (y + 10)"),
+    ("x - (y + x)", "0 - y"),
+    ("max(x, y) - y", "max(x - y, 0)"),
+    ("x - tdiv(x, 3) * 3", "tmod(x, 3)"),
+    ("tdiv(y - z, 5) * 5 - y", "0 - tmod(y - z, 5) - z"),
+    ("(x + 5) // 3 - x // 3", "(x % 3 + 5) // 3"),
+    ("x // 2 + x % 2", "(x + 1) // 2"),
+    ("min(x - y, x - z)", "x - max(y, z)"),
+    ("max(x * -2, 4)", "min(x, -2) * -2"),
+    ("min(max(x, y), max(z, x))", "max(min(y, z), x)"),
+    ("x * 2 <= 3", "x <= 1"),
+    ("x + 1 > 100", "lt(99, x)"),
+    ("tdiv(x, 3) >= 0", "le(-2, x)"),
+    ("(x + 2) // 4 * 4 >= x", "(x + 2) % 4 <= 2"),
+    ("both(x // 8 == 3, x % 8 == 4)", "x == 28"),
+    ("both(x < 20, x % 5 < 2)", "both(x < 17, x % 5 < 2)"),
+]
+
+
+@pytest.mark.parametrize("before, after", FORMS)
+def test_rewrite_forms(before, after):
+    names = {n: te.var(n) for n in "xyz"}
+    names.update(max=te.max, min=te.min, tdiv=tir.truncdiv, tmod=tir.truncmod, both=tir.all, lt=tir.LT, le=tir.LE)
+    given, wanted = (eval(t, {}, names) for t in (before, after))
+    found = arith.Analyzer().rewrite_simplify(given)
+    lathe.ir.assert_structural_equal(found, wanted.asobject() if hasattr(wanted, "asobject") else wanted)
+
+
+def test_rewrite_knows_what_simplify_knows():
+    x = te.var("x")
+    analyzer = arith.Analyzer()
+    analyzer.bind(x, lathe.ir.Range(0, 8))
+    assert int(analyzer.rewrite_simplify(x // 8)) == 0
+    with pytest.raises(lathe.error.LatheError, match="division by zero"):
+        analyzer.rewrite_simplify(tir.truncdiv(x, 0))
+
+
+def test_vectors_of_the_machines_width():
+    x, y = te.var("x"), te.var("y")
+    lanes = tir.vscale() * 4
+    both = arith.Analyzer().rewrite_simplify(tir.Ramp(x, 1, lanes) + tir.Ramp(y, 2, lanes))
+    lathe.ir.assert_structural_equal(both, tir.Ramp(x + y, 3, lanes))
+    assert str(both) == "T.Ramp(x + y, 3, T.vscale()*4)" and both.dtype == "int32xvscalex4"
+    assert not lathe.ir.structural_equal(both, tir.Ramp(x + y, 3, 4))
+    assert arith.Analyzer().can_prove(tir.vscale() * x >= x) is False
+    assert arith.Analyzer().can_prove(tir.vscale() >= 1)

@@ -226,3 +226,63 @@ def test_one_element_for_all_lanes(target, rng):
     a, b = rng.standard_normal(8).astype("float32"), np.zeros(32, "float32")
     tvm.build(repeated, target=target)(a, b)
     np.testing.assert_array_equal(b, a.repeat(4))
+
+
+def test_more_ways_to_write():
+    """An index in brackets, a range without one of its ends, several sizes at once, a comma after the last loop, a
+    dictionary in an annotation."""
+
+    @T.prim_func
+    def func(a: T.handle, B: T.Buffer((4, 8), "float32")):
+        m, n = T.int32(), T.int32()
+        A = T.match_buffer(a, (m, n), "float32")
+        for (
+            i,
+            j,
+        ) in T.grid(4, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi:, :8])
+                T.writes(B[(vi, vj)])
+                T.block_attr({"plan": {"tiles": [4, 8], "name": "first"}})
+                B[(vi, vj)] = A[(vi, vj)]
+
+    block = tvm.tir.Schedule(func)
+    block = block.get(block.get_block("B"))
+    assert block.annotations == {"plan": {"tiles": [4, 8], "name": "first"}}
+    rows, columns = block.reads[0].region
+    assert "m" in str(rows.extent) and int(columns.min) == 0 and int(columns.extent) == 8
+    again = tvm.script.from_source(func.script())
+    tvm.ir.assert_structural_equal(func, again)
+    out = np.zeros((4, 8), "float32")
+    tvm.build(func, target="c")(np.arange(32, dtype="float32").reshape(4, 8), out)
+    assert out[3, 7] == 31
+
+
+def test_builtins_are_text():
+    """What code is not made for is kept in programs, and refused by name where code is made."""
+
+    @T.prim_func
+    def func(A: T.Buffer((256,), "float32"), C: T.Buffer((256,), "float16", scope="wmma.accumulator")):
+        T.evaluate(T.tvm_fill_fragment(C.data, 16, 16, 16, 0, T.float32(0)))
+        T.evaluate(T.ptx_wait_group(0))
+        A[0] = T.call_llvm_pure_intrin("float32", "llvm.sqrt", T.uint32(1), A[1])
+
+    again = tvm.script.from_source(func.script())
+    tvm.ir.assert_structural_equal(func, again)
+    assert 'T.call_llvm_pure_intrin("float32", "llvm.sqrt", ' in func.script()
+    with pytest.raises(tvm.error.UnsupportedError, match="tvm_fill_fragment"):
+        tvm.build(func, target="c")
+
+
+def test_assume_says_something_and_does_nothing():
+    @T.prim_func
+    def func(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32")):
+        for i in range(4):
+            T.evaluate(T.assume(A[i] < 100))
+            B[i] = A[i] + 1
+
+    out = np.zeros(4, "int32")
+    for target in ("c", "llvm"):
+        tvm.build(func, target=target)(np.arange(4, dtype="int32"), out)
+        assert out.tolist() == [1, 2, 3, 4]

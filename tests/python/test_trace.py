@@ -235,3 +235,18 @@ def test_what_is_absent_says_the_way_around(name):
     with pytest.raises(NotImplementedError, match=f"{name} is not supported: ") as raised:
         getattr(tir.Schedule(scale), name)("B", 0)
     assert isinstance(raised.value, tir.ScheduleError)
+
+
+def test_roundtrip_of_a_trace():
+    from lathe.tir.schedule.testing import assert_structural_equal_ignore_global_symbol, verify_trace_roundtrip
+
+    sch = tir.Schedule(scale)
+    i, j = sch.get_loops(sch.get_block("B"))
+    sch.reorder(*sch.split(i, [None, 8])[::-1])
+    sch.vectorize(j)
+    again = verify_trace_roundtrip(sch, scale)
+    assert_structural_equal_ignore_global_symbol(again.mod["main"], sch.mod["main"].with_attr("global_symbol", "other"))
+    with pytest.raises(ValueError):
+        assert_structural_equal_ignore_global_symbol(again.mod["main"], scale)
+    with pytest.raises(ValueError, match="text_format"):
+        verify_trace_roundtrip(sch, scale, text_format="xml")
