@@ -163,17 +163,19 @@ def passes():
 
 def intrinsics():
     body = []
-    for name in tir.op.generated:
-        _, least, most, _flags, doc = tir.op.intrinsics[name]
+    for name in [*tir.op.generated, *tir.op.builtins]:
+        _, least, most, flags, doc = tir.op.intrinsics[name]
         params = (
             [f"x{i}: Any" for i in range(least)]
             if least == most and least > 1
             else ["x: Any"] if least == most == 1 else ["*args: Any"]
         )
-        if least == most:
+        if name in tir.op.builtins:
+            params = [*(["dtype: str"] if flags & tir.op._TYPED else []), "*args: Any"]
+        elif least == most:
             params.append("span: Any = None")
         body.append(definition(name, params, "PrimExpr", doc))
-    exported = "__all__ = [" + ", ".join(f'"{n}"' for n in tir.op.generated) + "]\n\n"
+    exported = "__all__ = [" + ", ".join(f'"{n}"' for n in [*tir.op.generated, *tir.op.builtins]) + "]\n\n"
     header = "from typing import Any\n\nfrom lathe.tir.expr import PrimExpr\n\n"
     return {
         "tir/_intrinsics.pyi": NOTE.format("Intrinsic functions of expressions.")

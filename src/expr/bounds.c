@@ -255,7 +255,8 @@ static Interval bounds_of_call(Analyzer *a, const Expr *e)
 
 static Interval bounds_of_ramp(Analyzer *a, const Expr *e)
 {
-  Interval steps = interval_mul(bounds_of(a, e->arg[1]), (Interval){0, dtype_is_scalable(e->dtype) ? POS_INF : e->dtype.lanes - 1});
+  Interval steps =
+      interval_mul(bounds_of(a, e->arg[1]), (Interval){0, dtype_is_scalable(e->dtype) ? POS_INF : e->dtype.lanes - 1});
   Interval r = interval_add(bounds_of(a, e->arg[0]), steps);
   return expr_is_index(e) ? r : wrapped(dtype_elem(e->dtype), r);
 }

@@ -479,7 +479,8 @@ static void compile_call(Node *n)
   else if (in == IN_VECTOR_SUM) set_fn(n, sum_i, sum_f);
   else if (in == IN_REINTERPRET && n->a->expr->dtype.code != DT_HANDLE) set_fn(n, reinterpret_i, reinterpret_f);
   else if (in == IN_RET) set_fn(n, return_i, no_value_f);
-  else if (in == IN_SYNC || in == IN_PREFETCH || in == IN_PARALLEL_SLOT || in == IN_ASSUME) set_fn(n, nothing_i, no_value_f);
+  else if (in == IN_SYNC || in == IN_PREFETCH || in == IN_PARALLEL_SLOT || in == IN_ASSUME)
+    set_fn(n, nothing_i, no_value_f);
   else if (intrin_is_math(in)) set_fn(n, math_i, math_f);
   else set_fn(n, no_value, no_value_f);
 }

@@ -72,7 +72,8 @@ const Expr **parse_as_indices(Parser *p, const Operand *item, int *n)
     if (extent->kind != E_INT || step < 1)
       parse_error(p, slice->loc, "a slice that is read or written needs a constant length and a positive step");
     int64_t lanes = int_floordiv(extent->u.i + step - 1, step);
-    if (lanes < 1 || lanes > MAX_LANES) parse_error(p, slice->loc, "a slice of %" PRId64 " elements is no vector", lanes);
+    if (lanes < 1 || lanes > MAX_LANES)
+      parse_error(p, slice->loc, "a slice of %" PRId64 " elements is no vector", lanes);
     out[i] = lanes == 1 ? min : expr_ramp(p->m, min, expr_int(p->m, min->dtype, step), (int)lanes);
   }
   return out;
