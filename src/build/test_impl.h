@@ -76,7 +76,9 @@ static inline int64_t fn_dim(const Expr *e, int64_t size)
   if (e->kind == E_INT) return e->u.i;
   if (e->kind == E_VAR) return size;
   if (e->kind == E_ADD) return fn_dim(e->arg[0], size) + fn_dim(e->arg[1], size);
+  if (e->kind == E_SUB) return fn_dim(e->arg[0], size) - fn_dim(e->arg[1], size);
   if (e->kind == E_MUL) return fn_dim(e->arg[0], size) * fn_dim(e->arg[1], size);
+  if (e->kind == E_FLOORDIV) return fn_dim(e->arg[0], size) / fn_dim(e->arg[1], size);
   return -1;
 }
 

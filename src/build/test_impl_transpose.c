@@ -139,6 +139,42 @@ static void plans_computed(Fn *f)
     }
 }
 
+/* Extents of images, signals and volumes that the kernel learns when it runs, all of them n or n and a known one. */
+static void open_sizes(Fn *f)
+{
+  static const size_t some[] = {6, 9, 11, 13, 14, 17, 19};
+  enum { NSOME = sizeof some / sizeof *some, PLANS = 2 };
+  for (size_t i = 0; i < NSOME * PLANS; i++) {
+    const Case *c = &cases[some[i / PLANS]];
+    int k = (int)(i % PLANS);
+    fresh(f);
+    int nd = rank(c->x);
+    const Expr *n = var_expr(var_new(f->m, "n", DT_I32, VAR_SIZE));
+    const Expr *shape[6] = {n, expr_i32(f->m, c->x[1])};
+    for (int d = 2; d < nd; d++) shape[d] = d == 2 && i % 2 ? expr_i32(f->m, c->x[d]) : n;
+    const Node *x = f->param[f->n++] = node_var(f->m, "x", type_tensor(f->m, DT_F32, nd, shape));
+    const Node *w = fn_param(f, DT_F32, rank(c->w), c->w);
+    const void *a = fn_attrs(f, c->op, "groups", c->groups, "strides", c->strides, "padding", c->padding, "dilation",
+                             c->dilation, "output_padding", c->more, NULL);
+    const Node *call = CALL(f, c->op, a, x, w);
+    ImplCall of = {f->m, f->m->arena, f->target, &f->config, call};
+    PlanList list;
+    AlteredCall to;
+    impl_plans(&of, &list);
+    if (list.v.n < PLANS) raise(f->ctx, ERR_INTERNAL, NOWHERE, "open case %zu has %d plans", i, list.v.n);
+    const Plan *p = &list.v.v[(1 + 2 * k) * (list.v.n - 1) / (2 * PLANS)];
+    impl_alter(&of, p, &to);
+    f->n = 1;
+    const Node *weight = f->param[f->n++] = node_var(f->m, "w", to.arg[1]->type);
+    const Node *y = node_call(f->m, to.op, 2, (const Node *[]){x, weight}, to.attrs, NULL);
+    y = CALL(f, "sigmoid", NULL, node_call_planned(f->m, y, to.plan));
+    for (int64_t size = 5; size < 30; size += 18) {
+      const char *what = arena_printf(ctx_arena(f->ctx), "open %d, %s", (int)size, name_of(f, some[i / PLANS], p));
+      want_impl(f, what, fn_check(f, what, y, size, 1e-5), p->impl->name);
+    }
+  }
+}
+
 static void test_meaning_kept(void **state)
 {
   (void)state;
@@ -149,10 +185,16 @@ static void test_plans_computed(void **state)
   (void)state;
   on_targets(plans_computed);
 }
+static void test_open_sizes(void **state)
+{
+  (void)state;
+  on_targets(open_sizes);
+}
 
 int main(int argc, char **argv)
 {
   if (argc > 1) cmocka_set_test_filter(argv[1]);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_meaning_kept), cmocka_unit_test(test_plans_computed)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_meaning_kept), cmocka_unit_test(test_plans_computed),
+                                     cmocka_unit_test(test_open_sizes)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,6 +78,7 @@ void lower_pass_expand_math(Lower *);
 void lower_pass_index_types(Lower *);
 void lower_pass_legalize_division(Lower *);
 void lower_pass_take_vectors_apart(Lower *);
+void lower_pass_hoist_sizes(Lower *);
 void lower_pass_share_terms(Lower *);
 void lower_pass_sync_storage(Lower *);
 void lower_pass_place_storage(Lower *);

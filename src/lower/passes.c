@@ -50,6 +50,7 @@ static const Pass passes[] = {
     {"take_vectors_apart", LOWER_KERNEL, lower_pass_take_vectors_apart, NULL, 0},
     {"index_types", LOWER_KERNEL, lower_pass_index_types, NULL, 0},
     {"legalize_division", LOWER_KERNEL, lower_pass_legalize_division, NULL, 0},
+    {"hoist_sizes", LOWER_KERNEL, lower_pass_hoist_sizes, NULL, 0},
     {"share_terms", LOWER_KERNEL, lower_pass_share_terms, NULL, 0},
     {"place_storage", LOWER_KERNEL, lower_pass_place_storage, NULL, 0},
     {"unique_vars", LOWER_KERNEL, lower_pass_unique_vars, NULL, 0},

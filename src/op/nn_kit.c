@@ -247,12 +247,28 @@ const Expr *nn_windows(OpCall *c, const char *what, const Expr *in, int64_t kern
   return windows->kind == E_INT && windows->u.i < 0 ? expr_int(m, in->dtype, 0) : windows;
 }
 
+const Tensor *nn_pad_to(Module *m, const Tensor *in, const int64_t *before, const Expr *const *shape, const Expr *value,
+                        const char *name)
+{
+  const Buffer *b = in->buffer;
+  const Expr *index[MAX_RANK];
+  const Expr *cond = NULL;
+  Stage s = nn_stage(m, b->ndim, shape, NULL);
+  for (int d = 0; d < b->ndim; d++) {
+    const Expr *begin = expr_int(m, s.at[d]->dtype, before[d]);
+    const Expr *end = before[d] ? nn_simplify(m, expr_add(m, b->shape[d], begin)) : b->shape[d];
+    index[d] = before[d] ? expr_sub(m, s.at[d], begin) : s.at[d];
+    if (before[d]) cond = nn_and(m, cond, expr_binary(m, E_GE, s.at[d], begin));
+    if (shape[d] != end) cond = nn_and(m, cond, expr_lt(m, s.at[d], end));
+  }
+  return nn_finish(&s, name, "injective,pad", nn_if(m, cond, nn_read(m, in, index), value));
+}
+
 const Tensor *nn_pad_constant(Module *m, const Tensor *in, const int64_t *before, const int64_t *after,
                               const Expr *value, const char *name)
 {
   const Buffer *b = in->buffer;
-  const Expr *shape[MAX_RANK], *index[MAX_RANK];
-  const Expr *cond = NULL;
+  const Expr *shape[MAX_RANK];
   bool any = false;
   for (int d = 0; d < b->ndim; d++) {
     any |= before[d] || after[d];
@@ -260,19 +276,7 @@ const Tensor *nn_pad_constant(Module *m, const Tensor *in, const int64_t *before
                    ? nn_simplify(m, expr_add(m, b->shape[d], expr_int(m, b->shape[d]->dtype, before[d] + after[d])))
                    : b->shape[d];
   }
-  if (!any) return in;
-  Stage s = nn_stage(m, b->ndim, shape, NULL);
-  for (int d = 0; d < b->ndim; d++) {
-    const Expr *at = s.at[d];
-    if (before[d] || after[d]) {
-      const Expr *begin = expr_int(m, at->dtype, before[d]);
-      if (before[d]) cond = nn_and(m, cond, expr_binary(m, E_GE, at, begin));
-      if (after[d]) cond = nn_and(m, cond, expr_lt(m, at, nn_simplify(m, expr_add(m, b->shape[d], begin))));
-      at = before[d] ? expr_sub(m, at, begin) : at;
-    }
-    index[d] = at;
-  }
-  return nn_finish(&s, name, "injective,pad", nn_if(m, cond, nn_read(m, in, index), value));
+  return any ? nn_pad_to(m, in, before, shape, value, name) : in;
 }
 
 /* ---- decompositions --------------------------------------------------------------------------- */

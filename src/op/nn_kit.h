@@ -85,6 +85,9 @@ const Expr *nn_windows(OpCall *, const char *what, const Expr *in, int64_t kerne
 /* `in` with before[d] and after[d] elements of `value` around dimension d; `in` itself when there are none. */
 const Tensor *nn_pad_constant(Module *, const Tensor *in, const int64_t *before, const int64_t *after,
                               const Expr *value, const char *name);
+/* The same, of the shape given, none of whose dimensions is shorter than before[d] and in's. */
+const Tensor *nn_pad_to(Module *, const Tensor *in, const int64_t *before, const Expr *const *shape, const Expr *value,
+                        const char *name);
 
 /* ---- nn_words.c --------------------------------------------------------------------------- */
 

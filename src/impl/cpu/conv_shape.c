@@ -107,7 +107,7 @@ bool conv_shape_open(ConvShape *s)
 double conv_shape_flops(const ConvShape *s)
 {
   double flops = 2 * (double)(s->n ? s->n : 1) * (double)(s->o * s->ig);
-  for (int d = 0; d < s->dims; d++) flops *= (double)(s->out[d] * s->k[d]);
+  for (int d = 0; d < s->dims; d++) flops *= (double)((s->transposed ? s->in[d] : s->out[d]) * s->k[d]);
   return flops;
 }
 

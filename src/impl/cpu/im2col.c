@@ -322,26 +322,16 @@ static const Tensor *pad_open(OpCall *call, const Columns *c, int64_t lanes, con
   const ConvShape *s = &c->s;
   const Buffer *b = data->buffer;
   const Expr *shape[MAX_RANK] = {b->shape[0], b->shape[1]};
-  const Expr *index[MAX_RANK];
-  const Expr *inside = NULL;
+  int64_t before[MAX_RANK] = {0};
   int last = s->dims - 1;
   for (int d = 0; d <= last; d++) {
     int64_t more = s->before[d] + s->after[d] + (d == last ? (c->width - 1) * s->stride[d] : 0);
+    before[2 + d] = s->before[d];
     shape[2 + d] = expr_add(m, b->shape[2 + d], expr_i32(m, more));
   }
   shape[2 + last] = expr_mul(m, nn_ceildiv(m, shape[2 + last], expr_i32(m, lanes)), expr_i32(m, lanes));
   for (int d = 0; d <= last; d++) shape[2 + d] = nn_simplify(m, shape[2 + d]);
-  Stage stage = nn_stage(m, 3 + last, shape, NULL);
-  for (int d = 0; d < 2; d++) index[d] = stage.at[d];
-  for (int d = 0; d <= last; d++) {
-    const Expr *begin = expr_i32(m, s->before[d]);
-    index[2 + d] = expr_sub(m, stage.at[2 + d], begin);
-    if (s->before[d]) inside = nn_and(m, inside, expr_binary(m, E_GE, stage.at[2 + d], begin));
-    if (s->after[d] || d == last)
-      inside = nn_and(m, inside, expr_lt(m, stage.at[2 + d], nn_simplify(m, expr_add(m, b->shape[2 + d], begin))));
-  }
-  return nn_finish(&stage, "padded", "injective,pad",
-                   nn_if(m, inside, nn_read(m, data, index), expr_const(m, b->dtype, 0)));
+  return nn_pad_to(m, data, before, shape, expr_const(m, b->dtype, 0), "padded");
 }
 
 /* Is data read where it lies, a panel asking at its end alone whether there is some? */

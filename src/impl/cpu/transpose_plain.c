@@ -18,6 +18,9 @@
  *       sums[phase, o, position] = tile                                     stay in a cache
  *     out = sums of each phase, epilogue on them                            where stride apart
  *
+ * Where the plane's extents are known only at run time all is the same with expressions in their places: positions over
+ * the ends of rows make a tile whole whatever a row's length, and a band has as many rows as bring so many positions.
+ *
  * Where the stride does not divide the kernel some phases have a tap less.  The term of a tap that is not there is -0,
  * which adds nothing, and goes when the phases are written out; where they are too many for that the weight gets zeros
  * (`even`). */
@@ -28,7 +31,7 @@
   A(S, INT, channels, NULL, "output channels of a register tile, and of a block of the weight")   \
   A(S, INT, vectors, NULL, "vectors of positions of a register tile")                             \
   A(S, BOOL, even, NULL, "phases have as many taps each, by zeros in the weight where they must") \
-  A(S, INT, band, NULL, "rows of positions whose sums wait together for their way out")           \
+  A(S, INT, band, NULL, "rows of positions whose sums wait together; of open rows: positions")    \
   A(S, BOOL, outer, NULL, "bands are gone through outside of the blocks of output channels")      \
   A(S, BOOL, tiles, NULL, "tiles are gone through outside of the phases, which then read their data again")
 DEFINE_PLAN(TransposePlan, TRANSPOSE_PLAN)
@@ -42,6 +45,8 @@ typedef struct Positions {
   int64_t width;        /* positions of a tile */
   int64_t q[3];         /* positions along each dimension */
   int64_t lead[3];      /* zeros in front of the data */
+  int64_t most[3];      /* elements behind its own that a position reads */
+  int64_t gap[3];       /* zeros between two rows at least: in front of one, behind the one before */
   int64_t pitch[3];     /* extents of the data with its zeros */
   int64_t apart[3];     /* taps of a phase are so far from each other … */
   int64_t taps[3];      /* … and at most so many */
@@ -85,14 +90,23 @@ static void reach(const ConvShape *s, int d, int64_t *least, int64_t *most)
     }
 }
 
+/* Rows of a band of so many positions, all bands alike. */
+static int64_t open_band(int64_t rows, int64_t positions, int64_t row)
+{
+  int64_t most = positions / row > 1 ? positions / row : 1;
+  return up(rows, up(rows, most));
+}
+
 static Positions positions_of(const Target *t, const ConvShape *s, const TransposePlan *p)
 {
   Positions v = {.s = *s, .width = p->vectors * target_lanes(t, s->bits), .phases = 1, .row = 1, .band = p->band};
   int64_t need = 1; /* positions from a band's first to its last */
   int64_t far = 0;  /* elements from a position to the last one that it reads */
+  int64_t shifted =
+      0; /* zeros in front of a row are the end of one more row before: rows of open length begin evenly */
   for (int d = s->dims - 1; d >= 0; d--) {
-    int64_t least, most;
-    reach(s, d, &least, &most);
+    int64_t least;
+    reach(s, d, &least, &v.most[d]);
     v.common[d] = gcd(s->stride[d], s->dilation[d]);
     v.apart[d] = s->stride[d] / v.common[d];
     v.inverse[d] = inverse_of(s->dilation[d] / v.common[d] % v.apart[d], v.apart[d]);
@@ -100,16 +114,19 @@ static Positions positions_of(const Target *t, const ConvShape *s, const Transpo
     v.uneven |= s->k[d] % v.apart[d] || v.common[d] > 1;
     v.phases *= s->stride[d];
     v.q[d] = up(s->out[d], s->stride[d]);
-    v.lead[d] = least < 0 ? -least : 0;
-    int64_t end = v.q[d] + most;
-    v.pitch[d] = v.lead[d] + (end > s->in[d] ? end : s->in[d]);
-    need += ((d ? v.q[d] : p->band) - 1) * v.row;
-    far += (v.lead[d] + most) * v.row;
+    v.gap[d] = (least < 0 ? -least : 0) + shifted;
+    shifted = s->open && d && d == s->dims - 1 && least < 0;
+    v.lead[d] = shifted ? 0 : v.gap[d];
+    int64_t end = v.q[d] + v.most[d];
+    v.pitch[d] = end > s->in[d] + v.gap[d] ? end : s->in[d] + v.gap[d];
+    if (!d && s->open && s->dims > 1) v.band = open_band(v.q[0], p->band, v.row);
+    need += ((d ? v.q[d] : v.band) - 1) * v.row;
+    far += (v.lead[d] + v.most[d]) * v.row;
     if (d) v.row *= v.pitch[d];
   }
-  v.bands = up(v.q[0], p->band);
+  v.bands = up(v.q[0], v.band);
   v.tiles = up(need, v.width);
-  int64_t last = (v.bands - 1) * p->band * v.row + v.tiles * v.width - 1 + far;
+  int64_t last = (v.bands - 1) * v.band * v.row + v.tiles * v.width - 1 + far;
   if (last / v.row + 1 > v.pitch[0]) v.pitch[0] = last / v.row + 1;
   v.blocks = up(s->og, p->channels);
   return v;
@@ -224,6 +241,34 @@ static bool tile_fits(const Target *t, const ConvShape *s, int64_t channels, int
   return channels * vectors + vectors + elements < t->vector_registers;
 }
 
+/* In which order bands, blocks, tiles and phases are gone through. */
+static void add_orders(PlanList *list, const Target *t, const Positions *v, TransposePlan p, double weight)
+{
+  for (int order = 0; order < 4; order++) {
+    p.outer = order & 1;
+    p.tiles = order & 2;
+    bool one_band = v->bands == 1 && !v->s.open;
+    if ((p.outer && (one_band || v->blocks == 1)) || (p.tiles && v->phases == 1)) continue;
+    plan_add(list, &p, plain_seconds(t, v, &p), weight);
+  }
+}
+
+/* Positions of a band of open rows: what leaves the sums in the second-level cache, in the first, one tile. */
+static void add_open_bands(PlanList *list, const Target *t, const ConvShape *s, TransposePlan p, double weight)
+{
+  int64_t width = p.vectors * target_lanes(t, s->bits);
+  int64_t bytes = p.channels * s->bits / 8;
+  for (int d = 0; d < s->dims; d++) bytes *= s->stride[d];
+  const int64_t most[] = {cost_l2(t) / 4 / bytes, cost_l1(t) / 2 / bytes, width};
+  for (int i = 0; i < 3; i++) {
+    int64_t tiles = most[i] / width > 1 ? most[i] / width : 1;
+    if (i && tiles * width == p.band) continue;
+    p.band = tiles * width;
+    Positions v = positions_of(t, s, &p);
+    add_orders(list, t, &v, p, weight);
+  }
+}
+
 /* Bands: all rows, as many as leave the sums in the second-level cache, in the first, one row. */
 static void add_bands(PlanList *list, const Target *t, const ConvShape *s, TransposePlan p)
 {
@@ -231,6 +276,10 @@ static void add_bands(PlanList *list, const Target *t, const ConvShape *s, Trans
   Positions v = positions_of(t, s, &p);
   int64_t bytes = p.channels * v.row * v.phases * s->bits / 8;
   double weight = (double)(s->groups * v.blocks * p.channels * s->bits) / 8 * terms_of(&v);
+  if (s->open) {
+    add_open_bands(list, t, s, p, weight);
+    return;
+  }
   const int64_t most[] = {v.q[0], cost_l2(t) / 4 / bytes, cost_l1(t) / 2 / bytes, 1};
   int64_t previous = 0;
   for (int i = 0; i < 4; i++) {
@@ -241,12 +290,7 @@ static void add_bands(PlanList *list, const Target *t, const ConvShape *s, Trans
     if (p.band == previous) continue;
     previous = p.band;
     Positions of = positions_of(t, s, &p);
-    for (int order = 0; order < 4; order++) {
-      p.outer = order & 1;
-      p.tiles = order & 2;
-      if ((p.outer && (of.bands == 1 || of.blocks == 1)) || (p.tiles && of.phases == 1)) continue;
-      plan_add(list, &p, plain_seconds(t, &of, &p), weight);
-    }
+    add_orders(list, t, &of, p, weight);
   }
 }
 
@@ -254,8 +298,7 @@ static bool serves(const ImplCall *call, ConvShape *s)
 {
   if (!conv_shape(call, s) || !s->transposed || s->data_block || s->out_block || s->bits < 32 || s->word > 1)
     return false;
-  for (int d = 0; d < s->dims; d++)
-    if (!s->in[d] || !s->out[d]) return false;
+  conv_shape_open(s);
   return true;
 }
 
@@ -339,6 +382,78 @@ static const Expr *tap_of(Module *m, const Positions *v, int d, const Expr *phas
   return tap;
 }
 
+/* The sizes of Positions as the computation has them: numbers, or expressions of what is known only at run time. */
+typedef struct Extents {
+  const Expr *pitch[3], *row, *band, *bands, *tiles;
+} Extents;
+
+static Extents extents_of(Module *m, const Positions *v, const TransposePlan *p, const Type *x, const Type *y)
+{
+  const ConvShape *s = &v->s;
+  Extents e = {.row = expr_i32(m, v->row)};
+  for (int d = 0; d < s->dims; d++) e.pitch[d] = expr_i32(m, v->pitch[d]);
+  e.band = expr_i32(m, v->band), e.bands = expr_i32(m, v->bands), e.tiles = expr_i32(m, v->tiles);
+  if (!s->open) return e;
+  const Expr *one = expr_i32(m, 1);
+  const Expr *width = expr_i32(m, v->width);
+  const Expr *need = one;
+  const Expr *last = width; /* behind the positions of all bands, what the last one reads */
+  const Expr *q = NULL;
+  e.row = one;
+  for (int d = s->dims - 1; d >= 0; d--) {
+    q = nn_simplify(m, nn_ceildiv(m, y->shape[2 + d], expr_i32(m, s->stride[d])));
+    const Expr *rows = d || s->dims > 1 ? q : expr_min(m, q, expr_i32(m, p->band));
+    if (!d) {
+      const Expr *most = expr_max(m, expr_floordiv(m, expr_i32(m, p->band), e.row), one);
+      if (s->dims > 1) rows = nn_simplify(m, nn_ceildiv(m, q, nn_ceildiv(m, q, most)));
+      e.band = s->dims > 1 ? rows : expr_i32(m, p->band);
+      e.bands = nn_simplify(m, nn_ceildiv(m, q, e.band));
+    }
+    need = expr_add(m, need, expr_mul(m, expr_sub(m, rows, one), e.row));
+    if (d) last = expr_add(m, last, expr_mul(m, expr_i32(m, v->lead[d] + v->most[d]), e.row));
+    const Expr *end = expr_add(m, q, expr_i32(m, v->most[d]));
+    e.pitch[d] = nn_simplify(m, expr_max(m, end, expr_add(m, x->shape[2 + d], expr_i32(m, v->gap[d]))));
+    if (d) e.row = nn_simplify(m, expr_mul(m, e.row, e.pitch[d]));
+  }
+  e.tiles = nn_simplify(m, nn_ceildiv(m, nn_simplify(m, need), width));
+  if (s->dims == 1 && p->band == v->width) e.tiles = one;
+  const Expr *rows = expr_add(m, expr_mul(m, e.bands, e.band), expr_i32(m, v->lead[0] + v->most[0]));
+  e.pitch[0] = nn_simplify(m, expr_add(m, rows, nn_ceildiv(m, last, e.row)));
+  return e;
+}
+
+/* Do rows lie in the copy as they lie in the data? */
+static bool rows_are_straight(const Positions *v, const Extents *e, const Expr *const *shape)
+{
+  bool straight = !v->lead[0];
+  for (int d = 1; d < v->s.dims; d++) straight &= !v->lead[d] && e->pitch[d] == shape[2 + d];
+  return straight;
+}
+
+/* Data of open extents with zeros around it, each plane one dimension: nobody has to divide by an extent to read it. */
+static const Tensor *pad_open(OpCall *call, const Positions *v, const Extents *e, const Tensor *data)
+{
+  Module *m = call->m;
+  const Buffer *b = data->buffer;
+  const Expr *plane = nn_simplify(m, expr_mul(m, e->pitch[0], e->row));
+  Stage s = nn_stage(m, 3, (const Expr *[]){b->shape[0], b->shape[1], plane}, NULL);
+  const Expr *from[MAX_RANK] = {s.at[0], s.at[1]};
+  const Expr *inside = NULL;
+  const Expr *at = s.at[2];
+  const Expr *all = expr_i32(m, 1);
+  bool straight = rows_are_straight(v, e, b->shape);
+  for (int d = v->s.dims - 1; d >= 0; d--) {
+    const Expr *index = d ? expr_floormod(m, at, e->pitch[d]) : at;
+    from[2 + d] = v->lead[d] ? expr_sub(m, index, expr_i32(m, v->lead[d])) : index;
+    if (!straight && v->lead[d]) inside = nn_and(m, inside, expr_binary(m, E_GE, index, expr_i32(m, v->lead[d])));
+    if (!straight) inside = nn_and(m, inside, expr_lt(m, from[2 + d], b->shape[2 + d]));
+    at = expr_floordiv(m, at, e->pitch[d]);
+    all = expr_mul(m, all, b->shape[2 + d]);
+  }
+  if (straight) inside = expr_lt(m, s.at[2], nn_simplify(m, all));
+  return nn_finish(&s, "padded", "injective,pad", nn_if(m, inside, nn_read(m, data, from), expr_const(m, b->dtype, 0)));
+}
+
 static const Tensor *pad_data(OpCall *call, const Positions *v, const Tensor *data)
 {
   int64_t before[MAX_RANK] = {0};
@@ -351,15 +466,20 @@ static const Tensor *pad_data(OpCall *call, const Positions *v, const Tensor *da
 }
 
 /* (n, group, block, band, phase, o, tile, position of a tile) */
-static const Tensor *make_sums(OpCall *call, const Positions *v, const TransposePlan *p, const Tensor *data,
-                               const Tensor *weight)
+static const Tensor *make_sums(OpCall *call, const Positions *v, const Extents *e, const TransposePlan *p,
+                               const Tensor *data, const Tensor *weight)
 {
   Module *m = call->m;
   const ConvShape *c = &v->s;
   static const char *const names[] = {"rz", "ry", "rx"};
-  const Expr *sizes[] = {call->out->shape[0],   expr_i32(m, c->groups), expr_i32(m, v->blocks),
-                         expr_i32(m, v->bands), expr_i32(m, v->phases), expr_i32(m, p->channels),
-                         expr_i32(m, v->tiles), expr_i32(m, v->width)};
+  const Expr *sizes[] = {call->out->shape[0],
+                         expr_i32(m, c->groups),
+                         expr_i32(m, v->blocks),
+                         e->bands,
+                         expr_i32(m, v->phases),
+                         expr_i32(m, p->channels),
+                         e->tiles,
+                         expr_i32(m, v->width)};
   Stage s = nn_stage(m, 8, sizes, "n g block band phase o tile position");
   const Expr *rc = nn_reduce_axis(&s, "rc", expr_i32(m, c->ig));
   const Expr *channel = expr_add(m, expr_mul(m, s.at[1], expr_i32(m, c->ig)), rc);
@@ -367,20 +487,20 @@ static const Tensor *make_sums(OpCall *call, const Positions *v, const Transpose
   const Expr *x[MAX_RANK] = {s.at[0], channel};
   const Expr *w[MAX_RANK] = {s.at[2]};
   const Expr *flat = expr_add(m, expr_mul(m, s.at[6], sizes[7]), s.at[7]);
-  flat = expr_add(m, flat, expr_mul(m, s.at[3], expr_i32(m, v->band * v->row)));
-  int64_t step = v->row;
+  flat = expr_add(m, flat, expr_mul(m, s.at[3], expr_mul(m, e->band, e->row)));
   for (int d = 0; d < c->dims; d++) {
     const Expr *off;
     const Expr *j = nn_reduce_axis(&s, names[3 - c->dims + d], expr_i32(m, v->taps[d]));
     w[1 + d] = nn_index(&s, tap_of(m, v, d, phase_along(m, v, d, s.at[4]), j, &off, &there));
-    if (d) step /= v->pitch[d];
-    flat = expr_add(m, flat, expr_mul(m, expr_add(m, off, expr_i32(m, v->lead[d])), expr_i32(m, step)));
+    const Expr *step = expr_i32(m, 1);
+    for (int k = d + 1; k < c->dims; k++) step = expr_mul(m, step, e->pitch[k]);
+    flat = expr_add(m, flat, expr_mul(m, expr_add(m, off, expr_i32(m, v->lead[d])), step));
   }
   w[1 + c->dims] = channel, w[2 + c->dims] = s.at[5];
-  for (int d = c->dims - 1; d >= 0; d--) {
-    const Expr *pitch = expr_i32(m, v->pitch[d]);
-    x[2 + d] = nn_index(&s, d ? expr_floormod(m, flat, pitch) : flat);
-    flat = expr_floordiv(m, flat, pitch);
+  x[2] = nn_index(&s, flat);
+  for (int d = c->dims - 1; d >= 0 && !c->open; d--) {
+    x[2 + d] = nn_index(&s, d ? expr_floormod(m, flat, e->pitch[d]) : flat);
+    flat = expr_floordiv(m, flat, e->pitch[d]);
   }
   DType sum = nn_accumulator(call->out->dtype);
   const Expr *term = expr_mul(m, nn_read(m, data, x), nn_read(m, weight, w));
@@ -396,13 +516,15 @@ void transpose_plain_compute(OpCall *call, const Target *t, const void *plan, co
   const Type *y = call->out;
   ConvShape shape;
   conv_shape_of(call->op, call->attrs, call->arg[0], call->arg[1], y, &shape);
+  conv_shape_open(&shape);
   Positions v = positions_of(t, &shape, p);
-  const Tensor *sums = make_sums(call, &v, p, pad_data(call, &v, in[0]), in[1]);
+  Extents e = extents_of(m, &v, p, call->arg[0], y);
+  const Tensor *data = shape.open ? pad_open(call, &v, &e, in[0]) : pad_data(call, &v, in[0]);
+  const Tensor *sums = make_sums(call, &v, &e, p, data, in[1]);
   Stage s = nn_stage(m, y->ndim, y->shape, NULL);
   const Expr *own = expr_i32(m, shape.og);
   const Expr *block = expr_i32(m, p->channels);
   const Expr *width = expr_i32(m, v.width);
-  const Expr *band = expr_i32(m, p->band);
   const Expr *o = expr_floormod(m, s.at[1], own);
   const Expr *phase = NULL;
   const Expr *at = NULL;
@@ -413,10 +535,10 @@ void transpose_plain_compute(OpCall *call, const Target *t, const void *plan, co
     const Expr *part = expr_floormod(m, s.at[2 + d], stride);
     if (!d) first = q;
     phase = d ? expr_add(m, expr_mul(m, phase, stride), part) : part;
-    at = d ? expr_add(m, expr_mul(m, at, expr_i32(m, v.pitch[d])), q) : expr_floormod(m, q, band);
+    at = d ? expr_add(m, expr_mul(m, at, e.pitch[d]), q) : expr_floormod(m, q, e.band);
   }
   const Expr *from[] = {
-    s.at[0], expr_floordiv(m, s.at[1], own), expr_floordiv(m, o, block),  expr_floordiv(m, first, band),
+    s.at[0], expr_floordiv(m, s.at[1], own), expr_floordiv(m, o, block),  expr_floordiv(m, first, e.band),
     phase,   expr_floormod(m, o, block),     expr_floordiv(m, at, width), expr_floormod(m, at, width)};
   for (int d = 1; d < 8; d++) from[d] = nn_index(&s, from[d]);
   *out = nn_finish(&s, "conv_transpose", "injective", nn_read(m, sums, from));
@@ -458,6 +580,23 @@ static void schedule_sums(ImplGroup *g, BlockRV sums, LoopRV at, const Positions
   sched_decompose_reduction(g->s, sums, sum);
 }
 
+/* Rows of unknown length in vectors. */
+static void schedule_padding(ImplGroup *g, BlockRV padded, const Positions *v, const Extents *e, bool parallel)
+{
+  LoopRV *loop, row[4], lane;
+  sched_get_loops(g->s, padded, g->arena, &loop);
+  int dims = v->s.dims;
+  const Expr *factors[3] = {NULL, e->pitch[1], e->pitch[2]};
+  const Type *x = g->anchor->arg[0]->type;
+  LoopRV last = loop[2];
+  if (dims > 1 && !rows_are_straight(v, e, x->shape))
+    sched_split(g->s, last, dims, factors, true, row), last = row[dims - 1];
+  generic_split_by(g, last, target_lanes(g->target, g->anchor->type->dtype.bits), &lane);
+  sched_vectorize(g->s, lane);
+  LoopRV planes = sched_fuse(g->s, 2, loop, true);
+  if (parallel) sched_parallel(g->s, planes);
+}
+
 void transpose_plain_schedule(ImplGroup *g)
 {
   const TransposePlan *p = g->plan;
@@ -470,15 +609,18 @@ void transpose_plain_schedule(ImplGroup *g)
   ImplCall of = {g->src, g->arena, g->target, g->config, call};
   ConvShape s;
   conv_shape(&of, &s);
+  conv_shape_open(&s);
   Positions v = positions_of(g->target, &s, p);
-  LoopRV *loop, own, oi, q[3], phase[3], row, lane;
+  Extents e = extents_of(sched_module(g->s), &v, p, call->arg[0]->type, call->type);
+  LoopRV *loop, own, oi, q[3], phase[3], banded[2], lane;
   if (sched_get_loops(g->s, store, g->arena, &loop) != s.dims + 2)
     raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the result's loops are not those of its dimensions");
   LoopRV group = generic_split_by(g, loop[1], s.og, &own);
   LoopRV block = generic_split_by(g, own, p->channels, &oi);
   for (int d = 0; d < s.dims; d++) q[d] = generic_split_by(g, loop[2 + d], s.stride[d], &phase[d]);
-  LoopRV band = generic_split_by(g, q[0], p->band, &row);
-  q[0] = row;
+  sched_split(g->s, q[0], 2, (const Expr *[]){NULL, e.band}, true, banded);
+  LoopRV band = banded[0];
+  q[0] = banded[1];
   int last = s.dims - 1;
   LoopRV part = generic_split_by(g, q[last], target_lanes(g->target, s.bits), &lane);
   LoopRV order[16];
@@ -491,8 +633,13 @@ void transpose_plain_schedule(ImplGroup *g)
   sched_reorder(g->s, k, order);
   sched_unroll(g->s, phase[last]);
   sched_vectorize(g->s, lane);
-  LoopRV outer = sched_fuse(g->s, 4, order, true);
-  schedule_sums(g, sums, outer, &v, p);
-  if (cost_threads(g->target, impl_flops(call), 0) > 1) sched_parallel(g->s, outer);
+  /* bands whose number is not known are not counted together with the others */
+  int counted = !s.open ? 4 : p->outer ? 2 : 3;
+  LoopRV outer = sched_fuse(g->s, counted, order, true);
+  schedule_sums(g, sums, counted == 4 ? outer : order[3], &v, p);
+  bool rows = s.open && p->outer && s.n * s.groups == 1;
+  bool parallel = cost_threads(g->target, conv_shape_flops(&s), 0) > 1;
+  if (parallel) sched_parallel(g->s, rows ? band : outer);
+  if (s.open) schedule_padding(g, group_stage(g, "padded"), &v, &e, parallel);
   generic_rest(g);
 }
