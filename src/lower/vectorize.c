@@ -7,8 +7,10 @@
  *   that lanes do not depend on each other.  What has no vector form stays a plain
  *   loop over the lanes: conditions that differ between lanes, calls of functions,
  *   results that do not fit together, loops whose bounds differ.  A buffer allocated
- *   inside gets one copy per lane, lanes innermost.  A loop whose extent is not
- *   constant becomes a plain loop.
+ *   inside gets one copy per lane, lanes innermost.
+ *   What is left of a loop at its end, an extent that is not constant, is gone through in the target's own vectors
+ *   first, where it can be that long; then one by one.  Elementary functions take a scalar as long as a vector: for
+ *   them halves of vectors follow, and at last one vector of as many lanes as are left.
  *
  * needs   flat buffers, no blocks, loops from 0
  * keeps   everything else; vectors may have any number of lanes
@@ -387,6 +389,111 @@ static void spread_allocs(Vectorize *v, Stmt *body)
   stmt_visit(body, spread_stmt, &sp);
 }
 
+/* ---- what is left at the end of a loop --------------------------------------------------------------- */
+
+enum { AT_ONCE = 4 }; /* fewer lanes than these are taken at once */
+
+typedef struct Rest {
+  int bits;   /* of the widest element */
+  bool dear;  /* it has an elementary function */
+  bool whole; /* it has stores alone */
+} Rest;
+
+static void note_rest(void *env, const Expr *e)
+{
+  Rest *r = env;
+  if (e->kind == E_LOAD && e->dtype.bits > r->bits) r->bits = e->dtype.bits;
+  r->dear |= e->kind == E_CALL && dtype_is_float(e->dtype) && e->u.intrin != IN_IF_THEN_ELSE;
+}
+
+static bool rest_stmt(void *env, Stmt *s)
+{
+  Rest *r = env;
+  if (s->kind == S_STORE && s->u.store.buffer->dtype.bits > r->bits) r->bits = s->u.store.buffer->dtype.bits;
+  r->whole &= s->kind == S_STORE || s->kind == S_SEQ;
+  return true;
+}
+
+typedef struct RestExprs {
+  Ctx *ctx;
+  Rest *rest;
+} RestExprs;
+
+static void rest_expr(void *env, Stmt *holder, const Expr *e)
+{
+  (void)holder;
+  RestExprs *r = env;
+  expr_visit(r->ctx, e, note_rest, r->rest);
+}
+
+/* The body of loop s for `lanes` steps from `first` on; NULL: it has no vector form. */
+static Stmt *rest_body(Vectorize *outer, Stmt *s, const Expr *first, int lanes)
+{
+  Module *m = outer->lo->m;
+  Stmt *copy = stmt_clone_fresh(m, s, NULL);
+  const Var *lane = var_new(m, s->u.loop.var->name, s->u.loop.var->dtype, VAR_PLAIN);
+  Map at = {0};
+  map_put(outer->tmp, &at, copy->u.loop.var, (void *)(uintptr_t)(lanes > 1 ? expr_add(m, first, lane->expr) : first));
+  Stmt *body = copy->u.loop.body;
+  stmt_substitute(m, body, &at);
+  if (lanes == 1) return body;
+  return vec_stmt(&(Vectorize){.lo = outer->lo, .an = outer->an, .var = lane, .lanes = lanes, .tmp = outer->tmp}, body);
+}
+
+/* For `count` times `lanes` steps. */
+static Stmt *rest_in_vectors(Vectorize *outer, Stmt *s, const Expr *first, const Expr *count, int lanes)
+{
+  Module *m = outer->lo->m;
+  DType t = s->u.loop.var->dtype;
+  const Var *step = var_new(m, s->u.loop.var->name, t, VAR_PLAIN);
+  analyzer_bind(outer->an, step, expr_int(m, t, 0), count);
+  Stmt *body = rest_body(outer, s, expr_add(m, first, expr_mul(m, step->expr, expr_int(m, t, lanes))), lanes);
+  return body ? stmt_for(m, step, expr_int(m, t, 0), count, FOR_SERIAL, NULL, body) : NULL;
+}
+
+/* As many lanes as are left, fewer than `most`. */
+static Stmt *rest_at_once(Vectorize *outer, Stmt *s, const Expr *first, const Expr *left, int most)
+{
+  Module *m = outer->lo->m;
+  Stmt *all = NULL;
+  for (int lanes = 1; lanes < most; lanes++) {
+    Stmt *body = rest_body(outer, s, first, lanes);
+    if (!body) return NULL;
+    all = stmt_if(m, expr_binary(m, E_EQ, left, lower_int(m, left, lanes)), body, all);
+  }
+  return all;
+}
+
+static Stmt *vectorize_rest(Vectorize *outer, Stmt *s)
+{
+  Module *m = outer->lo->m;
+  Rest r = {.bits = 8, .whole = true};
+  RestExprs exprs = {outer->lo->ctx, &r};
+  stmt_visit(s->u.loop.body, rest_stmt, &r);
+  stmt_visit_exprs(s->u.loop.body, rest_expr, &exprs);
+  int own = target_lanes(outer->lo->target, r.bits);
+  Interval extent = analyzer_bounds(outer->an, s->u.loop.extent);
+  Stmt *part[8];
+  int n = 0;
+  DType t = s->u.loop.var->dtype;
+  const Expr *first = expr_int(m, t, 0);
+  const Expr *left = expr_cast(m, t, s->u.loop.extent);
+  if (!r.whole || own < 2) return s;
+  int lanes = own;
+  for (; lanes > 1 && n < 6; lanes /= 2) {
+    if (lanes < own && (!r.dear || lanes < AT_ONCE)) break;
+    if (extent.max < lanes) continue;
+    const Expr *count = expr_simplify(outer->an, expr_floordiv(m, left, expr_int(m, t, lanes)));
+    part[n] = rest_in_vectors(outer, s, first, count, lanes);
+    if (!part[n++]) return s;
+    first = expr_simplify(outer->an, expr_add(m, first, expr_mul(m, count, expr_int(m, t, lanes))));
+    left = expr_simplify(outer->an, expr_floormod(m, left, expr_int(m, t, lanes)));
+  }
+  part[n] = r.dear ? rest_at_once(outer, s, first, left, 2 * lanes) : NULL;
+  if (!part[n]) part[n] = n ? rest_in_vectors(outer, s, first, left, 1) : s;
+  return stmt_seq(m, n + 1, part);
+}
+
 /* ---- the pass --------------------------------------------------------------------------------------- */
 
 static Stmt *vectorize_stmt(void *env, Stmt *s)
@@ -398,7 +505,9 @@ static Stmt *vectorize_stmt(void *env, Stmt *s)
   if (s->kind != S_FOR || s->u.loop.kind != FOR_VECTORIZED) return s;
   int64_t lanes;
   s->u.loop.kind = FOR_SERIAL;
-  if (lo->config.no_vectorize || !lower_const_int(s->u.loop.extent, &lanes) || lanes < 2 || lanes > 1024) return s;
+  if (lo->config.no_vectorize) return s;
+  if (!lower_const_int(s->u.loop.extent, &lanes)) return vectorize_rest(outer, s);
+  if (lanes < 2 || lanes > 1024) return s;
   Vectorize v = {.lo = lo, .an = outer->an, .var = s->u.loop.var, .lanes = (int)lanes, .tmp = outer->tmp};
   spread_allocs(&v, s->u.loop.body);
   Stmt *done = vec_stmt(&v, s->u.loop.body);

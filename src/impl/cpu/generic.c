@@ -1035,6 +1035,153 @@ static bool schedule_rows(ImplGroup *g, const BlockRV *block, int n)
   return true;
 }
 
+/* ---- columns of blocks: reductions over another axis than the last ------------------------------------- */
+
+/* Is the last index of every access to the buffers in `made` the reading block's own last spatial variable? */
+typedef struct ColumnCheck {
+  Ctx *ctx;
+  const Map *made;
+  const Var *column;
+  bool ok;
+} ColumnCheck;
+
+static void check_column(ColumnCheck *c, const Buffer *buffer, int n, const Expr *const *index)
+{
+  if (!map_has(c->made, buffer)) return;
+  c->ok &= n > 0 && index[n - 1] == var_expr(c->column);
+  for (int d = 0; d < n - 1; d++) c->ok &= !expr_uses_var(index[d], c->column);
+}
+
+static void check_column_load(void *env, const Expr *e)
+{
+  if (e->kind == E_LOAD) check_column(env, e->u.buffer, e->nargs, e->arg);
+}
+
+static bool check_column_store(void *env, Stmt *s)
+{
+  if (s->kind == S_STORE) check_column(env, s->u.store.buffer, s->u.store.n, s->u.store.index);
+  return true;
+}
+
+static void check_column_expr(void *env, Stmt *holder, const Expr *e)
+{
+  (void)holder;
+  ColumnCheck *c = env;
+  expr_visit(c->ctx, e, check_column_load, c);
+}
+
+/* Loop of a block's last spatial variable; -1: it is not a loop of its own. */
+static int column_loop(const Nest *n)
+{
+  const Block *b = n->block;
+  int last = b->niter - 1;
+  while (last >= 0 && b->iter[last].kind != ITER_SPATIAL) last--;
+  for (int i = 0; last >= 0 && i < n->n; i++)
+    if (b->iter[last].value == var_expr(n->loop[i].stmt->u.loop.var)) return i;
+  return -1;
+}
+
+static bool has_columns(ImplGroup *g, Nest *const *nest, int n)
+{
+  Map made = {0};
+  int reductions = 0;
+  const Nest *last = nest[n - 1];
+  for (int i = 0; i < n; i++)
+    for (int w = 0; w < nest[i]->block->nwrites; w++) map_put(g->arena, &made, nest[i]->block->writes[w].buffer, NULL);
+  if (last->reduction || last->n < 2 || column_loop(last) != last->n - 1) return false;
+  const Expr *extent = last->loop[last->n - 1].stmt->u.loop.extent;
+  for (int i = 0; i < n; i++) {
+    Block *b = nest[i]->block;
+    int v = column_loop(nest[i]);
+    if (v < 0 || nest[i]->loop[v].stmt->u.loop.extent != extent || nest[i]->loop[v].guarded) return false;
+    const NestLoop *l = &nest[i]->loop[v];
+    for (int a = 0; a < nest[i]->naccess; a++)
+      if (l->stride[a] != 0 && l->stride[a] != 1) return false;
+    ColumnCheck c = {g->ctx, &made, NULL, true};
+    for (int k = 0; k < b->niter; k++)
+      if (b->iter[k].value == var_expr(l->stmt->u.loop.var)) c.column = b->iter[k].var;
+    stmt_visit(b->body, check_column_store, &c);
+    stmt_visit_exprs(b->body, check_column_expr, &c);
+    if (!c.ok) return false;
+    reductions += nest[i]->reduction;
+  }
+  return reductions > 0 && !expr_is_int(extent, 1);
+}
+
+typedef struct ColumnsTry {
+  ImplGroup *g;
+  int n, rows;
+  const BlockRV *block;
+  const Nest *last;
+  int64_t width;
+  LoopRV column;
+} ColumnsTry;
+
+static void columns_body(Ctx *ctx, void *arg)
+{
+  (void)ctx;
+  ColumnsTry *t = arg;
+  LoopRV order[NEST_LOOPS + 1], inner;
+  int k = 0;
+  int v = t->last->n - 1;
+  for (int d = 0; d < t->rows; d++) order[k++] = t->last->loop[d].rv;
+  t->column = order[k++] = generic_split_by(t->g, t->last->loop[v].rv, t->width, &inner);
+  for (int d = t->rows; d < v; d++) order[k++] = t->last->loop[d].rv;
+  order[k++] = inner;
+  sched_reorder(t->g->s, k, order);
+  for (int i = t->n - 2; i >= 0; i--) sched_compute_at(t->g->s, t->block[i], t->column, false, -1);
+}
+
+/* A block that sums nothing, over its columns at once. */
+static void whole_columns(Ctx *ctx, void *arg)
+{
+  (void)ctx;
+  BlockTry *t = arg;
+  LoopRV *loop;
+  int n = sched_get_loops(t->g->s, t->block, t->g->arena, &loop);
+  sched_vectorize(t->g->s, loop[n - 1]);
+}
+
+/* All blocks for a few columns after the other, in vectors: what lies between them are those columns, and what one
+ * column needs again and again (a quotient, a logarithm) is computed once. */
+static bool schedule_columns(ImplGroup *g, const BlockRV *block, int n)
+{
+  enum { VECTORS = 4 };
+  Nest **nest = arena_array(g->arena, Nest *, n);
+  double operations = 0;
+  double bytes = 0;
+  for (int i = 0; i < n; i++) {
+    nest[i] = arena_new_of(g->arena, Nest);
+    nest_read(g, block[i], nest[i]);
+    if (!nest[i]->plain || has_empty_loop(nest[i])) return false;
+    if (i < n - 1 && nest_block_is_output(sched_func(g->s), nest[i]->block)) return false;
+    nest_work(nest[i], &operations, &bytes);
+  }
+  if (!has_columns(g, nest, n)) return false;
+  const Nest *last = nest[n - 1];
+  int rows = common_rows(g, nest, n);
+  int64_t lanes = target_lanes(g->target, last->bits < 8 ? 8 : last->bits);
+  int64_t columns = last->loop[last->n - 1].extent;
+  int64_t width = VECTORS * lanes;
+  for (int64_t k = VECTORS; columns && k > 0 && columns % width; k--)
+    if (columns % (k * lanes) == 0) width = k * lanes;
+  if (columns && columns < VECTORS * lanes) width = columns;
+  if (rows >= last->n - 1) return false;
+  ColumnsTry t = {g, n, rows, block, last, width, {-1}};
+  double steps = 1;
+  for (int d = 0; d < rows; d++) steps *= last->loop[d].extent ? (double)last->loop[d].extent : 64;
+  int threads = cost_threads(g->target, operations, bytes);
+  LoopRV outer[NEST_LOOPS];
+  for (int d = 0; d < rows; d++) outer[d] = last->loop[d].rv;
+  if (!group_try(g, columns_body, &t)) return false;
+  for (int i = 0; i < n; i++) {
+    if (nest[i]->reduction) generic_block(g, block[i], rows + 1, false);
+    else group_try(g, whole_columns, &(BlockTry){g, block[i], rows + 1, false});
+  }
+  if (threads > 1) share_loop(g, steps >= threads ? fuse_counted(g, outer, rows, threads) : t.column);
+  return true;
+}
+
 /* Tables, which read nothing, each by itself; the number of the other blocks, which are moved to the front. */
 static int schedule_tables(ImplGroup *g, BlockRV *block, int n)
 {
@@ -1053,7 +1200,7 @@ void generic_schedule(ImplGroup *g)
   BlockRV *block;
   int n = generic_root_blocks(g, &block);
   n = schedule_tables(g, block, n);
-  if (n > 1 && schedule_rows(g, block, n)) return;
+  if (n > 1 && (schedule_columns(g, block, n) || schedule_rows(g, block, n))) return;
   for (int i = 0; i < n; i++) generic_block(g, block[i], 0, true);
 }
 
