@@ -11,18 +11,18 @@ __all__ = [
     "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "pow", "fmod",
     "hypot", "copysign", "nextafter", "ldexp", "fma", "floor", "ceil", "trunc", "round", "nearbyint", "abs",
     "isnan", "isfinite", "isinf", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left",
-    "shift_right", "popcount", "q_multiply_shift", "likely", "tvm_thread_invariant", "bf16_dot", "dot", "word_dot",
-    "prefetch", "tvm_stack_make_array", "tvm_stack_make_shape", "vector_reduce_add", "thread_slot", "assume",
-    "tvm_fill_fragment", "tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_mma_sync", "tvm_bmma_sync",
-    "ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "mma_store", "mma_fill", "make_filled_simdgroup_matrix",
-    "simdgroup_load", "simdgroup_store", "simdgroup_multiply_accumulate", "ptx_cp_async", "ptx_cp_async_bulk",
-    "ptx_commit_group", "ptx_wait_group", "ptx_cp_async_barrier", "ptx_init_barrier_thread_count",
-    "ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx", "ptx_wait_barrier", "dma_copy", "dma_wait",
-    "tvm_thread_allreduce", "tvm_warp_activemask", "tvm_warp_shuffle", "tvm_warp_shuffle_down",
-    "tvm_warp_shuffle_up", "vscale", "get_active_lane_mask", "undef", "call_llvm_pure_intrin", "call_llvm_intrin",
-    "start_profile_intrinsic", "end_profile_intrinsic", "tvm_call_cpacked", "tvm_call_packed_lowered",
-    "tvm_call_cpacked_lowered", "tvm_check_return", "tvm_stack_alloca", "tvm_struct_get", "tvm_struct_set",
-    "tvm_tuple", "lookup_param",
+    "shift_right", "round_shift_right", "popcount", "q_multiply_shift", "likely", "tvm_thread_invariant",
+    "bf16_dot", "dot", "word_dot", "prefetch", "tvm_stack_make_array", "tvm_stack_make_shape", "vector_reduce_add",
+    "thread_slot", "assume", "tvm_fill_fragment", "tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_mma_sync",
+    "tvm_bmma_sync", "ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "mma_store", "mma_fill",
+    "make_filled_simdgroup_matrix", "simdgroup_load", "simdgroup_store", "simdgroup_multiply_accumulate",
+    "ptx_cp_async", "ptx_cp_async_bulk", "ptx_commit_group", "ptx_wait_group", "ptx_cp_async_barrier",
+    "ptx_init_barrier_thread_count", "ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx", "ptx_wait_barrier",
+    "dma_copy", "dma_wait", "tvm_thread_allreduce", "tvm_warp_activemask", "tvm_warp_shuffle",
+    "tvm_warp_shuffle_down", "tvm_warp_shuffle_up", "vscale", "get_active_lane_mask", "undef",
+    "call_llvm_pure_intrin", "call_llvm_intrin", "start_profile_intrinsic", "end_profile_intrinsic",
+    "tvm_call_cpacked", "tvm_call_packed_lowered", "tvm_call_cpacked_lowered", "tvm_check_return",
+    "tvm_stack_alloca", "tvm_struct_get", "tvm_struct_set", "tvm_tuple", "lookup_param",
 ]
 
 def exp(x: Any, span: Any = None) -> PrimExpr:
@@ -163,11 +163,14 @@ def shift_left(x0: Any, x1: Any, span: Any = None) -> PrimExpr:
 def shift_right(x0: Any, x1: Any, span: Any = None) -> PrimExpr:
     """shift right, arithmetic on signed; count modulo the width"""
 
+def round_shift_right(x0: Any, x1: Any, span: Any = None) -> PrimExpr:
+    """x1 * 2^-x2 rounded to an integer, halves away from zero; the count is taken modulo the width"""
+
 def popcount(x: Any, span: Any = None) -> PrimExpr:
     """number of set bits"""
 
 def q_multiply_shift(x0: Any, x1: Any, x2: Any, x3: Any, span: Any = None) -> PrimExpr:
-    """fixed-point multiply: round(x * y * 2^-q * 2^s), ties up"""
+    """fixed-point multiply: round(x * y * 2^-q * 2^s), ties up; where q - s is 31, the one product of int32 that does not fit gives the largest"""
 
 def likely(x: Any, span: Any = None) -> PrimExpr:
     """x1, usually true: loop partitioning removes it"""
