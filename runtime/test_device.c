@@ -491,7 +491,7 @@ static void test_foreign(void **state)
   foreign_model(&o, true);
   assert_int_equal(wrap(&o, &m), LATHE_RT_UNSUPPORTED);
   assert_string_equal(err.text, "the model has a module 'code' of kind 'tripler', which nothing here loads; "
-                                "lathe_rt_module_kind_add adds a loader");
+                                "lathe_rt_module_kind_add adds a loader, LATHE_PLUGIN_PATH names folders of plugins");
   assert_int_equal(lathe_rt_module_kind_add("library", tripler_load, &user, &err), LATHE_RT_ARGUMENT);
   assert_int_equal(lathe_rt_module_kind_add("tripler", tripler_load, &user, &err), 0);
   for (int is_static = 0; is_static < 2; is_static++) {
