@@ -92,8 +92,10 @@ RUN = {"sh": run_shell, "python": run_python, "c": run_c, "relay": read_relay, "
 def test_every_block(page, tmp_path, monkeypatch):
     """From top to bottom, in a folder that has build and examples; a block of `output` is what the one before it
     printed."""
-    if "import torch" in page.read_text():
-        pytest.importorskip("torch", reason=f"PyTorch is not installed: the examples of {page.name} are not run")
+    for package in ("torch", "keras"):
+        if f"import {package}\n" in page.read_text():
+            reason = f"{package} is not installed: the examples of {page.name} are not run"
+            pytest.importorskip(package, reason=reason, exc_type=ImportError)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "build").symlink_to(BUILD)
     monkeypatch.chdir(tmp_path)

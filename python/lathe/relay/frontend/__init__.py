@@ -1,7 +1,16 @@
 """Importers of foreign models."""
 
+from typing import Any
+
+from . import absent
+from .keras import from_keras
 from .onnx import ImportReport, from_onnx
 from .pytorch import from_pytorch
 from .tflite import from_tflite
 
-__all__ = ["ImportReport", "from_onnx", "from_pytorch", "from_tflite"]
+__all__ = ["ImportReport", "from_keras", "from_onnx", "from_pytorch", "from_tflite"]
+
+
+def __getattr__(name: str) -> Any:
+    """from_tensorflow and others that TVM had: calling one says the way."""
+    return getattr(absent, name)
