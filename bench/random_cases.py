@@ -10,6 +10,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
+import int8_cases
+
 OPSET = 21
 LEAST, MOST = 2e5, 2e9  # floating-point operations of a case of products
 LEAST_ELEMENTS, MOST_ELEMENTS = 1 << 12, 1 << 22  # of an operand where there are none
@@ -475,6 +477,9 @@ KINDS = {
     "activation": activation,
     "arithmetic": arithmetic,
     "move": move,
+    "int8_conv": lambda c: int8_cases.convolution(c, conv),
+    "int8_grouped": lambda c: int8_cases.convolution(c, grouped),
+    "int8_product": int8_cases.product,
 }
 
 

@@ -9,8 +9,10 @@
  * the other: by the operator that makes it, where that is one of qnn, or whatever moves elements behind such a one;
  * else by flipping the top bit of each element.
  *
- * A convolution over a number of input channels that four does not divide (a network's first) gets zeros as further
- * channels, or zero points where the weight has one: a word of four is what an instruction takes. */
+ * A convolution or product over a number of input channels that four does not divide (a network's first) gets zeros as
+ * further channels, or zero points where the weight has one: a word of four is what an instruction takes.  Output
+ * channels that make no blocks get further ones whose weight is zero; they are cut off again behind what follows
+ * element by element, or not at all before the next product, whose weight is zero for them. */
 #include "op/qnn.h"
 #include "pass/passes.h"
 #include "pass/tools.h"
@@ -20,7 +22,8 @@ enum { WORD = 4 }; /* bytes that are multiplied at once */
 typedef struct Turn {
   Module *m;
   Arena *arena;
-  Map twin; /* node -> the same with the other sign */
+  Map twin;  /* node -> the same with the other sign */
+  Map whole; /* node that has channels cut off -> the same with all of them */
   DType want;
 } Turn;
 
@@ -108,30 +111,162 @@ static const Node *twin_of(Turn *t, const Node *n)
   return y;
 }
 
-/* Zeros behind the last element of an axis. */
+/* ---- channels in whole words and blocks ---------------------------------------------------------- */
+
+/* So many values more behind the last element of an axis. */
 static const Node *padded(Turn *t, const Node *x, int axis, int64_t more, const Node *value)
 {
   Module *m = t->m;
   int64_t width[2 * MAX_RANK] = {0};
+  if (!more) return x;
   width[2 * axis + 1] = more;
   PadAttrs *a = attrs_new(m, &Pad_attrs);
   attrs_set_ints(m, &Pad_attrs, a, "pad_width", 2 * x->type->ndim, width);
   return make_call(m, "nn.pad", 2, (const Node *[]){x, qnn_cast(m, value, x->type->dtype)}, a);
 }
 
-static void whole_words(Turn *t, const Node *n, const Node **arg)
+/* A scalar as it is, a vector with ones more. */
+static const Node *padded_scale(Turn *t, const Node *v, int64_t more)
+{
+  int64_t n = qnn_count(v);
+  if (v->type->ndim == 0 || n == 1) return v;
+  double *all = arena_array(t->arena, double, n + more);
+  for (int64_t i = 0; i < n + more; i++) all[i] = i < n ? qnn_at(v, i) : 1;
+  return qnn_vector(t->m, v->type->dtype, n + more, all);
+}
+
+/* The first so many of an axis; what they were cut from is remembered. */
+static const Node *first_of(Turn *t, const Node *x, int axis, int64_t n)
+{
+  Module *m = t->m;
+  int64_t begin[MAX_RANK] = {0};
+  int64_t end[MAX_RANK];
+  for (int i = 0; i < x->type->ndim; i++) end[i] = i == axis ? n : INT32_MAX;
+  StridedSliceAttrs *a = attrs_new(m, &StridedSlice_attrs);
+  attrs_set_ints(m, &StridedSlice_attrs, a, "begin", x->type->ndim, begin);
+  attrs_set_ints(m, &StridedSlice_attrs, a, "end", x->type->ndim, end);
+  const Node *y = make_call(m, "strided_slice", 1, &x, a);
+  map_put(t->arena, &t->whole, y, (void *)(uintptr_t)x);
+  return y;
+}
+
+/* Channels to compute instead of so many, in the blocks that cost least: those of a vector of bytes, or smaller ones
+ * that fill less of what is loaded and stored. */
+static int64_t blocks_of(int64_t channels)
+{
+  static const double COST[] = {1.3, 1.1, 1}; /* of 4, 8, 16 */
+  int64_t best = 0;
+  double least = 0;
+  if (channels % WORD == 0) return channels;
+  for (int i = 0; i < 3; i++) {
+    int64_t block = WORD << i;
+    int64_t n = (channels + block - 1) / block * block;
+    if (!best || (double)n * COST[i] < least) best = n, least = (double)n * COST[i];
+  }
+  return best;
+}
+
+/* Data over so many channels as its words want: as it was before some were cut off, or with zeros. */
+static const Node *data_in_words(Turn *t, const Node *x, int axis, const Node *value)
+{
+  const Node *whole = map_get(&t->whole, x);
+  int64_t channels = dim_of(x, axis);
+  if (whole && dim_of(whole, axis) != channels) return whole;
+  return padded(t, x, axis, (WORD - channels % WORD) % WORD, value);
+}
+
+/* The product with operands in whole words and results in whole blocks; *cut: how many of them are meant, 0: all. */
+static void whole_words(Turn *t, const Node **arg, int data_axis, int in, int out, int64_t *cut)
 {
   /* a weight with a zero point: products of nothing are those of both zero points */
   bool centred = qnn_all(arg[3], 0);
-  if (!is_call(n, "qnn.conv2d") || call_int(n, "groups") != 1 || (!centred && arg[3]->type->ndim)) return;
-  int c = letter_at(call_str(n, "data_layout"), 'C');
-  int i = letter_at(call_str(n, "kernel_layout"), 'I');
-  int64_t channels = dim_of(arg[0], c);
-  if (channels < 1 || channels % WORD == 0) return;
-  int64_t more = WORD - channels % WORD;
   const Node *zero = op_number(t->m, DT_I32, 0);
-  arg[0] = padded(t, arg[0], c, more, centred ? zero : qnn_along(t->m, arg[2], 0, 1));
-  arg[1] = padded(t, arg[1], i, more, centred ? zero : qnn_along(t->m, arg[3], 0, 1));
+  int64_t channels = dim_of(arg[0], data_axis);
+  int64_t rows = dim_of(arg[1], out);
+  if (channels < 1 || rows < 1 || (!centred && arg[3]->type->ndim)) return;
+  if (centred) arg[0] = data_in_words(t, arg[0], data_axis, zero);
+  else arg[0] = padded(t, arg[0], data_axis, (WORD - channels % WORD) % WORD, qnn_along(t->m, arg[2], 0, 1));
+  const Node *nothing = centred ? zero : qnn_along(t->m, arg[3], 0, 1);
+  arg[1] = padded(t, arg[1], in, dim_of(arg[0], data_axis) - channels, nothing);
+  int64_t more = blocks_of(rows) - rows;
+  if (!more || !centred || arg[5]->kind != N_CONST || arg[1]->type->dtype.bits != 8) return;
+  arg[1] = padded(t, arg[1], out, more, zero);
+  arg[3] = zero;
+  arg[5] = padded_scale(t, arg[5], more);
+  *cut = rows;
+}
+
+/* Filters over one channel each: as many more as make blocks. */
+static void whole_filters(Turn *t, const Node **arg, int data_axis, int out, int64_t *cut)
+{
+  int64_t channels = dim_of(arg[0], data_axis);
+  int64_t more = channels < 1 || dim_of(arg[1], out) != channels ? 0 : blocks_of(channels) - channels;
+  if (!more || !qnn_all(arg[3], 0) || arg[5]->kind != N_CONST) return;
+  const Node *zero = op_number(t->m, DT_I32, 0);
+  const Node *whole = map_get(&t->whole, arg[0]);
+  bool have = whole && dim_of(whole, data_axis) == channels + more;
+  arg[0] = have ? whole : padded(t, arg[0], data_axis, more, zero);
+  arg[1] = padded(t, arg[1], out, more, zero);
+  arg[3] = zero;
+  arg[5] = padded_scale(t, arg[5], more);
+  *cut = channels;
+}
+
+/* The call over other arguments; *cut: so many output channels are meant. */
+static const Node *product_of(Turn *t, const Node *n, const Node **arg)
+{
+  void *a = call_attrs(t->m, n);
+  int64_t cut = 0;
+  int axis = n->type->ndim - 1;
+  if (is_call(n, "qnn.conv2d")) {
+    const char *kernel = call_str(n, "kernel_layout");
+    int o = letter_at(kernel, 'O');
+    int i = letter_at(kernel, 'I');
+    int64_t groups = call_int(n, "groups");
+    axis = letter_at(call_str(n, "data_layout"), 'C');
+    if (groups == 1) whole_words(t, arg, axis, i, o, &cut);
+    else if (dim_of(arg[1], i) == 1) whole_filters(t, arg, axis, o, &cut);
+    if (cut) attrs_set_int(t->m, n->u.call.op->attrs, a, "channels", dim_of(arg[1], o));
+    if (cut && groups > 1) attrs_set_int(t->m, n->u.call.op->attrs, a, "groups", dim_of(arg[1], o));
+  } else if (is_call(n, "qnn.dense")) {
+    whole_words(t, arg, n->arg[0]->type->ndim - 1, 1, 0, &cut);
+    if (cut) attrs_set_int(t->m, n->u.call.op->attrs, a, "units", dim_of(arg[1], 0));
+  }
+  const Node *y = node_call(t->m, n->u.call.op, n->nargs, arg, a, n->name);
+  return cut ? first_of(t, y, axis, cut) : y;
+}
+
+/* The axis along which the two differ; -1: none, or several. */
+static int cut_axis(const Node *cut, const Node *whole)
+{
+  int axis = -1;
+  for (int d = 0; d < cut->type->ndim; d++)
+    if (cut->type->shape[d] != whole->type->shape[d]) axis = axis < 0 ? d : MAX_RANK;
+  return axis < MAX_RANK ? axis : -1;
+}
+
+/* What follows element by element, before channels are cut off; NULL: it is something else. */
+static const Node *before_the_cut(Turn *t, const Node *n)
+{
+  const Node *whole = n->nargs ? map_get(&t->whole, n->arg[0]) : NULL;
+  if (!whole || !is_call_of(n, "add,subtract,qnn.requantize")) return NULL;
+  int axis = cut_axis(n->arg[0], whole);
+  int64_t channels = dim_of(n->arg[0], axis);
+  int64_t more = dim_of(whole, axis) - channels;
+  const Node *arg[8] = {whole};
+  if (axis < 0 || more < 1 || n->nargs > 8) return NULL;
+  for (int i = 1; i < n->nargs; i++) {
+    const Node *v = n->arg[i];
+    int at = axis - (n->type->ndim - v->type->ndim); /* of the same channels */
+    bool plain = is_call_of(n, "add,subtract");
+    if (!plain && (v->kind != N_CONST || (v->type->ndim && call_int(n, "axis") != axis))) return NULL;
+    for (int d = 0; d < v->type->ndim && plain; d++)
+      if (!expr_is_int(v->type->shape[d], d == at ? channels : 1)) return NULL;
+    arg[i] = !plain ? padded_scale(t, v, more) : at < 0 ? v : padded(t, v, at, more, op_number(t->m, DT_I32, 0));
+    if (plain && at >= 0 && dim_of(v, at) != channels) arg[i] = v;
+  }
+  if (n->type->ndim != whole->type->ndim) return NULL;
+  return first_of(t, node_call(t->m, n->u.call.op, n->nargs, arg, n->u.call.attrs, n->name), axis, channels);
 }
 
 static const Node *turn(GraphRewriter *rw, const Node *old, const Node *now)
@@ -147,9 +282,10 @@ static const Node *turn(GraphRewriter *rw, const Node *old, const Node *now)
       arg[0] = twin_of(t, arg[0]);
       arg[2] = moved_zero(t, arg[2]);
     }
-    whole_words(t, now, arg);
-    return node_call(t->m, now->u.call.op, now->nargs, arg, now->u.call.attrs, now->name);
+    return product_of(t, now, arg);
   }
+  const Node *sunk = before_the_cut(t, now);
+  if (sunk) return sunk;
   /* others read what is there anyway */
   if (is_call(now, "qnn.dequantize") && map_get(&t->twin, arg[0])) {
     arg[0] = twin_of(t, arg[0]);
