@@ -1,7 +1,7 @@
 """The function of an external compiler as a flat graph of kernels: what most code generators want to read.
 
 A call of a composite function, or of an operator, is a kernel: its name, the operators in it with their attributes, the
-tensors that it reads (operands first used come first, constants among them) and those that it gives.  to_json writes
+tensors that it reads (call by call, what other calls of it give left out) and those that it gives.  to_json writes
 the graph for a loader at run time."""
 
 from __future__ import annotations
@@ -114,9 +114,7 @@ class Graph:
                 for f in a.fields:
                     use(f)
             elif a in leaf or isinstance(a, Constant):
-                for t in leaf[a] if a in leaf else self._read(a):
-                    if t not in inputs:
-                        inputs.append(t)
+                inputs.extend(leaf[a] if a in leaf else self._read(a))
 
         for c in calls:
             for a in c.args:
