@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 from . import error
 from ._ffi import call
 from ._ir.module import IRModule
+from ._ir.transform import PassContext
 from .runtime.module import Module
 from .target import Target, resolve
 from .te.operation import te_args
@@ -54,6 +55,8 @@ def lower(
     mod = IRModule()
     for f in _functions(inp, args, name if not isinstance(inp, (IRModule, TirSchedule)) else None, binds):
         mod[f.name] = call("lower", f, target._h, _config(config))
+    for p in PassContext.current().lower_passes:
+        mod = p(mod)
     mod.simple_mode = simple_mode
     return mod
 
@@ -79,5 +82,8 @@ def build(
     for item in items:
         own = None if isinstance(item, (IRModule, TirSchedule)) else name
         functions += _functions(item, args, own, binds)
+    if PassContext.current().lower_passes:
+        with target:
+            functions = [lower(f, name=f.name, config=config)[f.name] for f in functions]
     built = call("build", functions, target._h, _config(config))
     return Module(built, [f.name for f in functions], target)

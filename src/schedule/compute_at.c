@@ -403,7 +403,7 @@ static Stmt *make_nest(Move *v, bool preserve_unit)
     const Expr *value = r.lo;
     if (preserve_unit || !expr_is_int(r.extent, 1)) {
       const Var *var = var_new(s->m, arena_printf(s->m->arena, "ax%d", i), it->var->dtype, VAR_PLAIN);
-      value = plus(v, r.lo, var_expr(var));
+      value = expr_is_int(r.lo, 0) ? var_expr(var) : plus(v, r.lo, var_expr(var));
       loop[n++] = stmt_for(s->m, var, sched_const_like(s, it->min, 0), r.extent, FOR_SERIAL, NULL, stmt_nop(s->m));
     }
     it->value = value;
@@ -541,7 +541,12 @@ static void place_block(Move *v, bool preserve_unit, int index)
   int at = choose_place(v, index);
   Stmt *nest = make_nest(v, preserve_unit);
   tree_insert(s, v->loop, at, nest);
+  /* Variables stay bound to `where it begins + the new loop`, also where that loop runs once. */
+  Block *b = BLOCK(v->block);
+  const Expr **value = arena_array(scratch(s->ctx), const Expr *, b->niter);
+  for (int i = 0; i < b->niter; i++) value[i] = b->iter[i].value;
   facts_simplify_below(s, nest);
+  for (int i = 0; i < b->niter; i++) b->iter[i].value = value[i];
   check_outside_producers(v);
   facts_check_above(s, v->prim, nest);
 }

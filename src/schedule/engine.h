@@ -124,6 +124,8 @@ const char *tree_what(Sched *, const Stmt *);
 
 /* Knows the loops and block variables around `at`, and at's own if it has some. */
 Analyzer *facts_analyzer(Sched *, Stmt *at);
+/* Knows what is around and below a statement, but variables with a single value keep their names: for what the user reads. */
+Analyzer *facts_analyzer_named(Sched *, Stmt *);
 /* Also knows every loop below s. */
 void facts_bind_below(Analyzer *, Stmt *s);
 const Expr *facts_simplify(Sched *, Stmt *at, const Expr *);

@@ -37,6 +37,24 @@ static bool bind_visited(void *env, Stmt *s)
   return true;
 }
 
+/* Like bind_own, but a variable that has one value only keeps its name. */
+static bool bind_named(void *env, Stmt *s)
+{
+  Block *b = s->kind == S_BLOCK ? BLOCK(s) : NULL;
+  if (s->kind == S_FOR && !expr_is_int(s->u.loop.extent, 1)) bind_own(env, s);
+  for (int i = 0; b && i < b->niter; i++)
+    if (!expr_is_int(b->iter[i].extent, 1)) analyzer_bind(env, b->iter[i].var, b->iter[i].min, b->iter[i].extent);
+  return true;
+}
+
+Analyzer *facts_analyzer_named(Sched *s, Stmt *stmt)
+{
+  Analyzer *an = analyzer_new(s->m, scratch(s->ctx));
+  for (Stmt *up = stmt->parent; up; up = up->parent) bind_named(an, up);
+  stmt_visit(stmt, bind_named, an);
+  return an;
+}
+
 void facts_bind_below(Analyzer *an, Stmt *s) { stmt_visit(s, bind_visited, an); }
 
 const Expr *facts_simplify(Sched *s, Stmt *at, const Expr *e) { return expr_simplify(facts_analyzer(s, at), e); }

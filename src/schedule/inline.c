@@ -137,8 +137,7 @@ static const Expr *simplify_expr(void *env, const Expr *e) { return expr_simplif
 
 void sched_simplify_body(Sched *s, Stmt *block)
 {
-  Analyzer *an = facts_analyzer(s, block);
-  facts_bind_below(an, block);
+  Analyzer *an = facts_analyzer_named(s, block);
   stmt_rewrite_exprs(BLOCK(block)->body, simplify_expr, an);
   if (BLOCK(block)->init) stmt_rewrite_exprs(BLOCK(block)->init, simplify_expr, an);
 }

@@ -151,6 +151,9 @@ static bool same_expr(Compare *c, const Expr *a, const Expr *b)
   return true;
 }
 
+/* No offset is an offset of 0. */
+static bool is_at_start(const Buffer *b) { return !b->elem_offset || expr_is_int(b->elem_offset, 0); }
+
 static bool same_layout(Compare *c, const Buffer *a, const Buffer *b)
 {
   if (!dtype_eq(a->dtype, b->dtype))
@@ -158,13 +161,14 @@ static bool same_layout(Compare *c, const Buffer *a, const Buffer *b)
                   dtype_name(c->arena, b->dtype));
   if (a->ndim != b->ndim) return differ(c, "buffer '%s' has %d and %d dimensions", a->name, a->ndim, b->ndim);
   if (strcmp(a->scope, b->scope)) return differ(c, "buffer '%s' is in scope %s and %s", a->name, a->scope, b->scope);
-  if (a->align != b->align || a->offset_factor != b->offset_factor)
+  bool factors = (a->offset_factor ? a->offset_factor : 1) == (b->offset_factor ? b->offset_factor : 1);
+  if (a->align != b->align || !factors)
     return differ(c, "buffer '%s' has alignment %d/%d and %d/%d", a->name, a->align, a->offset_factor, b->align,
                   b->offset_factor);
   if (!a->strides != !b->strides) return differ(c, "buffer '%s' has strides on one side only", a->name);
   return same_exprs(c, a->ndim, a->shape, b->shape) &&
          (!a->strides || same_exprs(c, a->ndim, a->strides, b->strides)) &&
-         same_expr(c, a->elem_offset, b->elem_offset);
+         ((is_at_start(a) && is_at_start(b)) || same_expr(c, a->elem_offset, b->elem_offset));
 }
 
 static bool same_buffer(Compare *c, const Buffer *a, const Buffer *b)
@@ -377,7 +381,7 @@ static void mix_buffer(Hash *s, const Buffer *b)
     mix_str(s, b->scope);
     mix_exprs(s, b->ndim, b->shape);
     if (b->strides) mix_exprs(s, b->ndim, b->strides);
-    mix_expr(s, b->elem_offset);
+    if (!is_at_start(b)) mix_expr(s, b->elem_offset);
   }
   mix(s, number_of(s, b));
 }

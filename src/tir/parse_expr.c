@@ -156,6 +156,7 @@ DType parse_as_dtype(Parser *p, const Operand *o)
   DType t;
   if (o->kind == OP_PATH && str_starts(o->s, "T.") && parse_dtype_word(o->s + 2, &t)) return t;
   const char *name = parse_as_str(p, o, "a dtype");
+  if (!*name) return DT_NONE; /* of a call that gives nothing */
   if (!dtype_parse(name, &t))
     parse_error(p, o->loc, "unknown dtype \"%s\"; \"float32\", \"int8x16\" and \"bool\" are some", name);
   return t;
@@ -467,9 +468,12 @@ static Operand parse_subscript(Parser *p, const Operand *base)
   if (parse_is_op(p, "(") && p->tok[p->at + 1].kind == TOK_OP && !strcmp(p->tok[p->at + 1].s, ")")) p->at += 2;
   else
     while (!parse_is_op(p, "]")) {
+      bool star = parse_accept(p, "*");
       Operand o = parse_index(p);
       if (o.depth > depth) depth = o.depth;
-      vec_push(p->arena, &v, o);
+      if (star && o.kind != OP_LIST) parse_error(p, o.loc, "'*' wants a list");
+      for (int i = 0; star && i < o.n; i++) vec_push(p->arena, &v, o.list[i]);
+      if (!star) vec_push(p->arena, &v, o);
       if (!parse_accept(p, ",")) break;
     }
   parse_expect(p, "]", "an index");

@@ -647,6 +647,8 @@ static Stmt *store_to(Parser *p, const Operand *target, const Expr *value)
 {
   int n;
   const Expr **index = parse_as_indices(p, target, &n);
+  DType t = target->buffer->dtype;
+  if (dtype_is_float(t) && dtype_is_int(value->dtype)) value = expr_cast(p->m, dtype_lanes(t, value->dtype.lanes), value);
   return stmt_store(p->m, target->buffer, n, index, value);
 }
 
@@ -889,7 +891,8 @@ static Stmt *parse_line(Parser *p, Loc loc, bool *rest)
     BindKind kind = binding_of(callee.s);
     parse_expect(p, "(", callee.s);
     Args a = parse_args(p);
-    if (kind == BIND_ATTR || kind == BIND_THREAD) {
+    bool declared = kind == BIND_LET && parse_arg_get(&a, -1, "var"); /* T.LetStmt(value, var=x) */
+    if (kind == BIND_ATTR || kind == BIND_THREAD || declared) {
       end_line(p, "the binding");
       *rest = true;
       return placed(parse_binding(p, kind, NULL, &callee, &a, parse_rest), loc);

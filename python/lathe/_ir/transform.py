@@ -62,6 +62,8 @@ class PassContext:
         self.opt_level = int(opt_level)
         self.required_pass, self.disabled_pass = _names("required", required_pass), _names("disabled", disabled_pass)
         self.config = dict(config or {})
+        #: Passes of the user's over lowered functions, in order.
+        self.lower_passes = _lower_passes(self.config.pop("tir.add_lower_pass", None))
         self.instruments = list(instruments or [])
         self._callbacks: List[Any] = []
         self._added: List[Any] = []
@@ -153,6 +155,14 @@ class PassContext:
         return {
             name: {"type": kind, "default": default, "doc": doc} for name, kind, default, doc in call("config_table")
         }
+
+
+def _lower_passes(given: Any) -> List["Pass"]:
+    """The passes of [(phase, pass), …]; phases tell the order, and all of them run on what lowering gives."""
+    for row in given or []:
+        if not isinstance(row, (list, tuple)) or len(row) != 2 or not isinstance(row[1], Pass):
+            raise error.ArgumentError(f"tir.add_lower_pass is a list of (phase, pass), not of {row!r}")
+    return [p for _, p in sorted(given or [], key=lambda row: int(row[0]))]
 
 
 def _names(what: str, names: Optional[Sequence[str]]) -> List[str]:

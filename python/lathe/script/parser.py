@@ -14,9 +14,11 @@ import numpy as np
 
 from .. import error
 from .._ffi import call
+from .._ir import diagnostics
 from .._ir.module import IRModule
 from ..tir.expr import IterVar, PrimExpr
 from ..tir.function import PrimFunc
+from .inline import LANGUAGE, Inliner
 from .macro import Expander, Macro
 
 
@@ -40,7 +42,11 @@ def parse_text(text: str, file: Optional[str], line: int, values: Dict[str, Any]
         re.search(r"^\s*class\s", text, re.MULTILINE)
         or len(re.findall(r"^(?:async\s+)?def\s", text, re.MULTILINE)) != 1
     )
-    return call("parse_module" if is_module else "parse_primfunc", text, file, line, names)
+    try:
+        return call("parse_module" if is_module else "parse_primfunc", text, file, line, names)
+    except error.DiagnosticError as e:
+        diagnostics.report(e)
+        raise
 
 
 def _name_row(name: str, value: Any) -> Optional[List[Any]]:
@@ -102,10 +108,6 @@ def _free_names(text: str) -> Set[str]:
     return read - bound
 
 
-#: Names that the compiler's parser reads itself.
-_LANGUAGE = ("T", "I", "tir")
-
-
 def _evaluate_closed(text: str, values: Dict[str, Any]) -> str:
     """Parts such as `cfg.tile`, `sizes["n"]` or `half(16)` that speak of Python's names alone are evaluated: a name of
     their value stands in the text instead.  Lines stay what they are."""
@@ -119,7 +121,7 @@ def _evaluate_closed(text: str, values: Dict[str, Any]) -> str:
     def visit(node: ast.AST) -> None:
         if isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)) and node.lineno == node.end_lineno:
             names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-            if names and names <= set(values) and not names & set(_LANGUAGE):
+            if names and names <= set(values) and not names & set(LANGUAGE):
                 value = eval(
                     compile(ast.Expression(node), "<script>", "eval"), dict(values)
                 )  # pylint: disable=eval-used
@@ -138,6 +140,19 @@ def _evaluate_closed(text: str, values: Dict[str, Any]) -> str:
     return b"".join(lines).decode()
 
 
+def _inline_calls(text: str, values: Dict[str, Any]) -> Optional[str]:
+    """The text with calls of Python's functions on the script's values written out; None if there are none."""
+    if not any(callable(v) for v in values.values()):
+        return None
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return None
+    before = ast.dump(tree)
+    tree = Inliner(values).visit(tree)
+    return None if ast.dump(tree) == before else ast.unparse(ast.fix_missing_locations(tree))
+
+
 def _parse_source(
     obj: Any, text: str, file: str, line: int, indent: int, values: Dict[str, Any], frame: Any = None
 ) -> Any:
@@ -151,6 +166,7 @@ def _parse_source(
         scopes.append(frame.f_globals)
         frame = frame.f_back if frame.f_code.co_name != "<module>" else None
     captured = dict(values)
+    scopes.append({f.__name__: f for f in (abs, len, list, sorted, sum, tuple)})
     for name in sorted(_free_names(text)):
         for scope in scopes:
             if name in scope:
@@ -161,6 +177,9 @@ def _parse_source(
         text = ast.unparse(ast.fix_missing_locations(Expander(tree, captured).visit(tree)))
         file, line = f"{file}, its macros written out", 1
     text = _evaluate_closed(text, captured)
+    inlined = _inline_calls(text, captured)
+    if inlined is not None:
+        text, file, line = inlined, f"{file}, its calls of Python written out", 1
     try:
         return parse_text(text, file, line, captured)
     except error.LatheError as e:
@@ -192,7 +211,8 @@ def prim_func(func: Optional[Callable[..., Any]] = None, private: bool = False, 
             raise error.TypeError(f"prim_func: wants a function, not a {type(f).__name__}")
         if _in_class_body(frame):
             return f
-        return _parse_source(f, *_source_of(f), {}, frame)
+        out = _parse_source(f, *_source_of(f), {}, frame)
+        return out.without_attr("global_symbol") if private else out
 
     if func is not None:
         return decorate(func, sys._getframe(1))
@@ -214,8 +234,14 @@ def ir_module(mod: Optional[type] = None, check_well_formed: bool = True) -> Any
     return lambda cls: decorate(cls, sys._getframe(1))
 
 
-def macro(func: Optional[Callable[..., Any]] = None, *, hygienic: bool = True) -> Any:
-    """Decorator: the function's body is TVMScript that a call inside of a script stands for."""
+def macro(*args: Any, hygienic: bool = True) -> Any:
+    """Decorator: the function's body is TVMScript that a call inside of a script stands for.  `@macro`, or with
+    hygienic by its place or its name."""
+    func = args[0] if args and not isinstance(args[0], bool) else None
+    if len(args) > 1:
+        raise error.TypeError("macro: takes hygienic alone")
+    if args and func is None:
+        hygienic = args[0]
 
     def decorate(f: Callable[..., Any], frame: Any) -> Macro:
         if not inspect.isfunction(f):

@@ -70,6 +70,17 @@ class PrimFunc(Object):
         name = new.get("global_symbol")
         return call("primfunc_with", self, name, [[k, v] for k, v in new.items()])
 
+    def with_body(self, new_body: Any, span: Any = None) -> "PrimFunc":
+        """A copy that runs another statement."""
+        name, params, pairs, _ = self._fields()
+        f = call("primfunc", WORLD, name, [v if b is None else b for v, b in params], new_body)
+        return call("primfunc_with", f, name, [[k, v] for k, v in pairs])
+
+    @property
+    def __name__(self) -> str:
+        """The name of the Python function it was written as."""
+        return str(self._fields()[0])
+
     def without_attr(self, attr_key: str) -> "PrimFunc":
         """A copy without an attribute."""
         return call("primfunc_with", self, None, [[attr_key, None]])
