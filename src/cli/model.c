@@ -291,7 +291,10 @@ static bool compile_model(LatheContext *context, const Options *o, bool writes, 
   bool ahead = is_aot(o);
   bool source = !o->target && ((writes && cli_ends_with(o->output, ".c")) || ahead);
   LatheValue module, report, target, passes;
-  LatheValue text = o->target ? cli_str_value(o->target) : source ? cli_str_value("c") : cli_none_value();
+  LatheValue text = o->target              ? cli_str_value(o->target)
+                    : is(o->format, "web") ? cli_str_value("wasm")
+                    : source               ? cli_str_value("c")
+                                           : cli_none_value();
   LatheValue checked;
   if (!cli_call(context, status, "target", 1, &text, &target)) return false;
   LatheValue check[] = {target, o->output ? cli_str_value(o->output) : cli_none_value(), cli_bool_value(ahead)};
@@ -368,26 +371,47 @@ static void print_bytes(const char *what, double bytes)
 /* The format and the file's ending say the same. */
 static bool check_format(const Options *o, int *status)
 {
-  static const char *const formats[][2] = {{"so", ".so"}, {"c", ".c"}, {"o", ".o"}, {"a", ".a"}, {"mlf", ".tar"}};
+  static const char *const formats[][2] = {{"so", ".so"}, {"c", ".c"},     {"o", ".o"},
+                                           {"a", ".a"},   {"mlf", ".tar"}, {"web", ".js"}};
   if (!o->format && (o->pools.n || o->ram_limit || o->io))
-    return *status = cli_misuse("--pool, --ram-limit and --io are for programs ahead of time (-f c, o, a or mlf)"),
+    return *status = cli_misuse("--pool, --ram-limit and --io are for programs ahead of time (-f c, o, a, mlf or web)"),
            false;
-  for (int i = 0; o->format && i < 5; i++)
+  for (int i = 0; o->format && i < 6; i++)
     if (is(o->format, formats[i][0])) {
       if (cli_ends_with(o->output, formats[i][1])) return true;
       return *status =
                  cli_misuse("-f %s writes a file that ends in %s, not '%s'", formats[i][0], formats[i][1], o->output),
              false;
     }
-  if (o->format) *status = cli_misuse("-f is so, c, o, a or mlf, not '%s'", o->format);
+  if (o->format) *status = cli_misuse("-f is so, c, o, a, mlf or web, not '%s'", o->format);
   return !o->format;
 }
 
-int cli_run_compile(LatheContext *context, const Options *o)
+/* -f web: the files go into a folder, which is made, and are called model.*; or where FILE.js says. */
+static bool name_web_files(Options *o, char *path, size_t n, int *status)
+{
+  size_t len = strlen(o->output);
+  while (len > 1 && o->output[len - 1] == '/') len--;
+  struct stat st;
+  int used = snprintf(path, n, "%.*s", (int)len, o->output);
+  if (used < 0 || (size_t)used + sizeof "/model.js" > n) return *status = cli_refuse("the path is too long"), false;
+  if (stat(path, &st) ? mkdir(path, 0777) : !S_ISDIR(st.st_mode))
+    return *status = cli_refuse("the folder '%s' cannot be made", path), false;
+  strcat(path, "/model.js");
+  o->output = path;
+  return true;
+}
+
+int cli_run_compile(LatheContext *context, const Options *given)
 {
   int status = 0;
+  char path[4096];
   LatheValue compiled, out;
+  Options copy = *given;
+  const Options *o = &copy;
   if (!o->output) return cli_misuse("say where to write with -o FILE (.so, .o, .a or .c)");
+  if (is(o->format, "web") && !cli_ends_with(o->output, ".js") && !name_web_files(&copy, path, sizeof path, &status))
+    return status;
   if (!check_format(o, &status)) return status;
   bool of_source = is(o->weights, "text") || is(o->weights, "beside");
   bool of_library = is(o->weights, "ready") || is(o->weights, "trained");

@@ -83,10 +83,19 @@ typedef struct AotFile {
   size_t n;
 } AotFile;
 typedef Vec(AotFile) AotFiles;
-/* STEM.h, STEM.c and, where weights are beside, STEM.c.weights; in C the model is called linkable_name(STEM). */
+/* What the C names of entry k begin with: the first entry's are the model's, those of the others have the entry's name
+ * in them. */
+const char *aot_entry_prefix(Arena *, const Aot *, const char *name, int k);
+/* STEM.h, STEM.c and, where weights are beside, STEM.c.weights (for WebAssembly STEM.weights.s with it); in C the model is called linkable_name(STEM). */
 void aot_files(Aot *, Arena *, const char *stem, WeightsPlace, AotFiles *out);
 void aot_export(Aot *, const char *path, WeightsPlace);
 void aot_check_export(Ctx *, const Target *, const char *path);
+
+/* ---- aot_web.c: WebAssembly for browsers --------------------------------------------------------- */
+
+/* Raises unless NAME.js with what belongs to it can be written. */
+void aot_check_web(Ctx *, const Target *, const char *path);
+void aot_export_web(Aot *, const char *path, const char *folder, const char *stem);
 
 /* ---- aot_mlf.c: TVM's model library format ----------------------------------------------------- */
 

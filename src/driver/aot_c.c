@@ -37,16 +37,20 @@ static char *upper_of(Arena *arena, const char *s)
   return out;
 }
 
-/* The first entry's names are the model's; those of the others have the entry's name in them. */
+const char *aot_entry_prefix(Arena *arena, const Aot *a, const char *name, int k)
+{
+  StrMap used = {0};
+  return k ? arena_printf(arena, "%s_%s", name, linkable_identifier(arena, &used, a->entry[k].e->name, "entry_"))
+           : name;
+}
+
 static void begin_entry(Writer *w, int k)
 {
   const Aot *a = w->a;
   const ProgEntry *e = a->entry[k].e;
   StrMap used = {0};
   w->entry = &a->entry[k];
-  w->prefix =
-      k ? arena_printf(w->arena, "%s_%s", w->name, linkable_identifier(w->arena, &used, e->name, "entry_")) : w->name;
-  used = (StrMap){0};
+  w->prefix = aot_entry_prefix(w->arena, a, w->name, k);
   w->pool = arena_array(w->arena, const char *, a->npools + 1);
   w->in = arena_array(w->arena, const char *, e->input.n + 1);
   w->out = arena_array(w->arena, const char *, e->output.n + 1);
@@ -393,9 +397,8 @@ static int64_t beside_offset(const Aot *a, int index)
   return at;
 }
 
-static void put_weights_beside(Writer *w)
+static void put_weights_in_asm(Writer *w)
 {
-  const Aot *a = w->a;
   text_printf(&w->t,
               "/* The weights lie in a file beside this one, of the same name with .weights behind it. */\n"
               "#ifndef LATHE_WEIGHTS_FILE\n#define LATHE_WEIGHTS_FILE __FILE__ \".weights\"\n#endif\n"
@@ -404,6 +407,15 @@ static void put_weights_beside(Writer *w)
               "        \"%s__weights:\\n.incbin \\\"\" LATHE_WEIGHTS_FILE \"\\\"\\n.popsection\\n\");\n"
               "extern const unsigned char %s__weights[];\n",
               w->name, w->name, w->name, w->name, w->name);
+}
+
+static void put_weights_beside(Writer *w)
+{
+  const Aot *a = w->a;
+  if (a->p->target->arch == ARCH_WASM32)
+    text_printf(&w->t, "/* The weights: %s.weights.s. */\nextern const unsigned char %s__weights[];\n", w->stem,
+                w->name);
+  else put_weights_in_asm(w);
   for (int i = 0; i < a->p->constant.n; i++)
     if (a->uses_const[i])
       text_printf(&w->t, "#define %s ((const %s *)(const void *)(%s__weights + %" PRId64 "))\n", const_name(w, i),
@@ -623,6 +635,16 @@ static const char *weights_file(const Aot *a, Arena *arena, size_t *n)
   return bytes;
 }
 
+/* In WebAssembly C cannot take a file in, but the assembler can. */
+static const char *weights_assembly(Arena *arena, const char *stem, const char *name, size_t n)
+{
+  return arena_printf(
+      arena,
+      "  .section .rodata.%s_weights,\"\",@\n  .p2align 6\n  .hidden %s__weights\n  .globl %s__weights\n"
+      "  .type %s__weights,@object\n%s__weights:\n  .incbin \"%s.c.weights\"\n  .size %s__weights, %zu\n",
+      name, name, name, name, name, stem, name, n);
+}
+
 void aot_files(Aot *a, Arena *arena, const char *stem, WeightsPlace weights, AotFiles *out)
 {
   const char *name = linkable_name(arena, stem);
@@ -637,21 +659,24 @@ void aot_files(Aot *a, Arena *arena, const char *stem, WeightsPlace weights, Aot
   AotFile data = {.name = arena_printf(arena, "%s.c.weights", stem)};
   data.bytes = weights_file(a, arena, &data.n);
   vec_push(arena, out, data);
+  if (a->p->target->arch != ARCH_WASM32) return;
+  const char *assembly = weights_assembly(arena, stem, name, data.n);
+  vec_push(arena, out, ((AotFile){arena_printf(arena, "%s.weights.s", stem), assembly, strlen(assembly)}));
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------ */
 
-typedef enum { AOT_SOURCE, AOT_OBJECT, AOT_ARCHIVE, AOT_TAR, AOT_NO_FILE } AotFileKind;
+typedef enum { AOT_SOURCE, AOT_OBJECT, AOT_ARCHIVE, AOT_TAR, AOT_WEB, AOT_NO_FILE } AotFileKind;
 
 static AotFileKind kind_of(Ctx *ctx, const char *path)
 {
-  static const char *const endings[] = {".c", ".o", ".a", ".tar"};
+  static const char *const endings[] = {".c", ".o", ".a", ".tar", ".js"};
   AotFileKind kind = AOT_SOURCE;
   while (kind < AOT_NO_FILE && !str_ends(path, endings[kind])) kind++;
   if (kind == AOT_NO_FILE)
     raise(ctx, ERR_ARGUMENT, NOWHERE,
-          "cannot tell from '%s' what to write; a program ahead of time is written as .c, .o, .a or .tar (TVM's model "
-          "library format)",
+          "cannot tell from '%s' what to write; a program ahead of time is written as .c, .o, .a, .tar (TVM's model "
+          "library format) or .js (for browsers)",
           path);
   return kind;
 }
@@ -663,7 +688,8 @@ void aot_check_export(Ctx *ctx, const Target *t, const char *path)
   const Target *target = aot_target(ctx, t);
   file_check_output(ctx, path);
   if (kind == AOT_OBJECT || kind == AOT_ARCHIVE) code_check_tools(ctx, target, path, "-f c needs none of it");
-  if (kind != AOT_TAR) linkable_check_header(ctx, path);
+  if (kind == AOT_WEB) aot_check_web(ctx, target, path);
+  else if (kind != AOT_TAR) linkable_check_header(ctx, path);
   scope_end(ctx, scope);
 }
 
@@ -682,8 +708,13 @@ void aot_export(Aot *a, const char *path, WeightsPlace weights)
   const char *slash = strrchr(path, '/');
   const char *base = slash ? slash + 1 : path;
   const char *stem = arena_strndup(arena, base, (size_t)(strrchr(base, '.') - base));
+  if (kind == AOT_WEB) {
+    aot_export_web(a, path, arena_strndup(arena, path, (size_t)(base - path)), stem);
+    return;
+  }
   AotFiles files = {0};
-  aot_files(a, arena, stem, weights, &files);
+  bool one_object = a->p->target->arch == ARCH_WASM32 && (kind == AOT_OBJECT || kind == AOT_ARCHIVE);
+  aot_files(a, arena, stem, one_object ? WEIGHTS_TEXT : weights, &files);
   if (kind == AOT_SOURCE) {
     write_files(ctx, &files, arena_strndup(arena, path, (size_t)(base - path)));
     return;

@@ -120,7 +120,7 @@ typedef enum { AOT_REPORT_TEXT, AOT_REPORT_JSON, AOT_REPORT_SVG } AotReportForm;
 const char *compiled_aot_report(Compiled *, Arena *, AotReportForm);
 /* One of its files (NAME.c, NAME.h, NAME.c.weights) for a model called `name`; NULL: there is none of that kind. */
 const void *compiled_aot_file(Compiled *, Arena *, const char *name, const char *ending, size_t *n);
-/* compiled_export, driver_check_export: .c, .o, .a and .tar, TVM's model library format. */
+/* compiled_export, driver_check_export: .c, .o, .a, .tar (TVM's model library format) and .js, for browsers. */
 void driver_check_export_aot(Ctx *, const Target *, const char *path);
 
 /* debug.c: runs the model on these inputs and compares the result of every kernel with what the

@@ -302,17 +302,15 @@ static void begin_entry(Header *h, int k)
   for (int i = 0; i < h->p->symbol.n; i++) h->size[i] = identifier(h, h->p->symbol.v[i]->name, "size_");
 }
 
-static const char marker[] = ": a model compiled by Lathe,"; /* aot_c.c writes it too */
+static const char marker[] = ": a model compiled by Lathe,"; /* aot_c.c and aot_web.c write it too */
 
 static const char *header_path(Arena *arena, const char *path)
 {
   return arena_printf(arena, "%.*s.h", (int)(strrchr(path, '.') - path), path);
 }
 
-/* A header of somebody else's with that name is left alone. */
-void linkable_check_header(Ctx *ctx, const char *model)
+void linkable_check_own(Ctx *ctx, const char *path, const char *what)
 {
-  const char *path = header_path(scratch(ctx), model);
   FILE *f = fopen(path, "rb");
   char start[400];
   size_t n = f ? fread(start, 1, sizeof start - 1, f) : 0;
@@ -320,7 +318,12 @@ void linkable_check_header(Ctx *ctx, const char *model)
   if (f) fclose(f);
   if (f && !strstr(start, marker))
     raise(ctx, ERR_ARGUMENT, NOWHERE,
-          "the model's header would take the place of '%s', which Lathe did not write; choose another name", path);
+          "the model's %s would take the place of '%s', which Lathe did not write; choose another name", what, path);
+}
+
+void linkable_check_header(Ctx *ctx, const char *model)
+{
+  linkable_check_own(ctx, header_path(scratch(ctx), model), "header");
 }
 
 void linkable_header(Program *p, const char *path)

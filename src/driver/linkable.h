@@ -14,8 +14,9 @@ void linkable_c_aliases(const char *name, FILE *);
 /* The same for what an object defines. */
 void linkable_rename(Ctx *, const char *object, const char *name);
 void linkable_archive(Ctx *, const char *object, const char *path, const char *name);
-/* Raises when the header would take the place of a file that Lathe did not write. */
-void linkable_check_header(Ctx *, const char *path);
+/* Raises when a file would take the place of one that Lathe did not write. */
+void linkable_check_own(Ctx *, const char *path, const char *what);
+void linkable_check_header(Ctx *, const char *path); /* the same of a model's header */
 /* An identifier for a name of the model's: unlike all in `used`, which it joins. */
 const char *linkable_identifier(Arena *, StrMap *used, const char *name, const char *stem);
 const char *linkable_c_type(DType); /* of elements in arrays of the caller's */

@@ -676,13 +676,15 @@ static void choose_keys(Reader *r)
   t->keys = text_str(&keys);
 }
 
-/* A microcontroller's name stands for C that is made for it. */
+/* The name of a microcontroller, or of WebAssembly, stands for C that is made for it. */
 static const char *spell_out(Arena *arena, const char *text)
 {
   text += strspn(text, " \t\n");
   size_t n = strcspn(text, " \t\n");
   if (str_starts(text, "cortex-m")) return arena_printf(arena, "c -mcpu=%s", text);
   if (n == 7 && str_starts(text, "riscv32")) return arena_printf(arena, "c -mtriple=riscv32-unknown-elf%s", text + n);
+  if (n == 4 && str_starts(text, "wasm"))
+    return arena_printf(arena, "c -mtriple=wasm32-unknown-unknown -mattr=+simd128%s", text + n);
   return arena_strdup(arena, text);
 }
 

@@ -10,7 +10,8 @@
  *   llvm -mcpu=native
  *   llvm -mtriple=aarch64-linux-gnu -mattr=+dotprod,-sve
  *   c     c -mcpu=native     cuda -arch=sm_90
- * or is the name of a microcontroller (cortex-m0plus … cortex-m85, riscv32), which stands for C made for it.
+ * or is the name of a microcontroller (cortex-m0plus … cortex-m85, riscv32) or wasm (WebAssembly with vectors of 128
+ * bits), which stands for C made for it.
  * Options may also read -keys=…, -num-cores=N, -vector-width=BITS, -device=…,
  * -libs=…, -model=… as TVM writes them.  An unknown kind, option, CPU or feature is
  * an error that names it and the nearest known one.  A kind without a code generator can be

@@ -1,0 +1,98 @@
+/* wasm.c: what WebAssembly has instead of a C library and a linker for libraries.
+ *
+ * There is no libc: clang compiles C with the math.h below.  What the machine has as an instruction (sqrt, floor, …) is
+ * compiled to it, functions of float32 are spelled out before code is made (src/lower/math.c), and functions of float64
+ * are imported from the page's Math, as module "math". */
+#include <unistd.h>
+
+#include "codegen/codegen.h"
+
+/* clang-format off */
+static const char math_h[] =
+    "#ifndef LATHE_MATH_H\n#define LATHE_MATH_H\n"
+    "#define NAN __builtin_nanf(\"\")\n#define INFINITY __builtin_inff()\n"
+    "#define isnan(x) __builtin_isnan(x)\n#define isinf(x) __builtin_isinf(x)\n#define isfinite(x) __builtin_isfinite(x)\n"
+    "double fabs(double), sqrt(double), floor(double), ceil(double), trunc(double), nearbyint(double);\n"
+    "float fabsf(float), sqrtf(float), floorf(float), ceilf(float), truncf(float), nearbyintf(float);\n"
+    "double copysign(double, double);\nfloat copysignf(float, float);\n"
+    "#define ONE(f) __attribute__((import_module(\"math\"), import_name(#f))) double f(double); \\\n"
+    "  static inline float f##f(float x) { return (float)f(x); }\n"
+    "#define TWO(f) __attribute__((import_module(\"math\"), import_name(#f))) double f(double, double); \\\n"
+    "  static inline float f##f(float x, float y) { return (float)f(x, y); }\n"
+    "ONE(exp) ONE(exp2) ONE(log) ONE(log2) ONE(log10) ONE(log1p) ONE(sin) ONE(cos) ONE(tan) ONE(asin) ONE(acos)\n"
+    "ONE(atan) ONE(sinh) ONE(cosh) ONE(tanh) ONE(asinh) ONE(acosh) ONE(atanh) ONE(erf)\n"
+    "TWO(atan2) TWO(pow) TWO(fmod) TWO(hypot) TWO(nextafter)\n"
+    "#undef ONE\n#undef TWO\n"
+    /* halves go away from zero */
+    "static inline double round(double x)\n{\n"
+    "  const double t = trunc(x);\n  return fabs(x - t) >= 0.5 ? t + copysign(1.0, x) : t;\n}\n"
+    "static inline float roundf(float x) { return (float)round(x); }\n"
+    /* in steps of which the last alone rounds: what is denormal before it is zero behind it */
+    "static inline double ldexp(double x, int n)\n{\n"
+    "  for (; n > 1023; n -= 1023) x *= 0x1p1023;\n  for (; n < -1022; n += 969) x *= 0x1p-969;\n"
+    "  const union { unsigned long long bits; double value; } power = {(unsigned long long)(n + 1023) << 52};\n"
+    "  return x * power.value;\n}\n"
+    "static inline float ldexpf(float x, int n) { return (float)ldexp(x, n); }\n"
+    "#endif\n";
+/* clang-format on */
+
+const char *code_wasm_include(Ctx *ctx, const char *source)
+{
+  const char *slash = strrchr(source, '/');
+  const char *folder = slash ? arena_strndup(scratch(ctx), source, (size_t)(slash - source)) : ".";
+  file_write(ctx, arena_printf(scratch(ctx), "%s/math.h", folder), math_h, sizeof math_h - 1);
+  return folder;
+}
+
+/* The newest that Debian has, or the one that is called so. */
+const char *code_wasm_compiler(Arena *a) { return process_exists(a, "clang-19") ? "clang-19" : "clang"; }
+const char *code_wasm_archiver(Arena *a) { return process_exists(a, "llvm-ar-19") ? "llvm-ar-19" : "llvm-ar"; }
+static const char *wasm_linker(Arena *a) { return process_exists(a, "wasm-ld-19") ? "wasm-ld-19" : "wasm-ld"; }
+
+void code_check_wasm(Ctx *ctx, const char *path, bool links)
+{
+  Scope scope = scope_begin(ctx);
+  Arena *a = scratch(ctx);
+  if (!process_exists(a, code_wasm_compiler(a)))
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+          "writing '%s' needs clang, which compiles C to WebAssembly (Debian: apt install clang); -f c needs none",
+          path);
+  if (str_ends(path, ".a") && !process_exists(a, code_wasm_archiver(a)))
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+          "writing '%s' needs the archiver llvm-ar (Debian: apt install llvm); -f c and -f o need none", path);
+  if (links && !process_exists(a, wasm_linker(a)))
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+          "writing '%s' needs the linker wasm-ld (Debian: apt install lld); -f c and -f o need none", path);
+  scope_end(ctx, scope);
+}
+
+void code_assemble_wasm(Ctx *ctx, const Target *t, const char *source, const char *folder, const char *object)
+{
+  Arena *a = scratch(ctx);
+  const char *said = "";
+  const char *argv[] = {code_wasm_compiler(a),
+                        arena_printf(a, "--target=%s", t->triple),
+                        "-c",
+                        source,
+                        arena_printf(a, "-Wa,-I,%s", folder),
+                        "-o",
+                        object,
+                        NULL};
+  int status = process_run(a, argv, &said);
+  if (status) raise(ctx, ERR_IO, NOWHERE, "%s failed with status %d on the weights: %.800s", argv[0], status, said);
+}
+
+void code_link_wasm(Ctx *ctx, int n, const char *const *objects, int64_t stack_bytes, const char *path)
+{
+  Arena *a = scratch(ctx);
+  Vec(const char *) args = {0};
+  const char *stack = arena_printf(a, "stack-size=%" PRId64, (stack_bytes + 65535) / 65536 * 65536);
+  const char *const always[] = {
+    wasm_linker(a), "--no-entry", "--gc-sections", "--strip-all", "--stack-first", "-z", stack, "-o", path};
+  for (size_t i = 0; i < sizeof always / sizeof *always; i++) vec_push(a, &args, always[i]);
+  for (int i = 0; i < n; i++) vec_push(a, &args, objects[i]);
+  vec_push(a, &args, NULL);
+  const char *said = "";
+  int status = process_run(a, args.v, &said);
+  if (status) raise(ctx, ERR_IO, NOWHERE, "%s failed with status %d: %.1200s", args.v[0], status, said);
+}
