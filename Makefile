@@ -34,7 +34,7 @@ demo: build
 	@LATHE_LIBRARY_PATH=$(BUILD) $(RUN_PY) examples/demo.py
 
 test: build
-	@tools/setup tests python
+	@tools/setup tests python web
 	@cmake --build $(BUILD) --target c_tests
 	@$(PYTHON) tests/run.py $(BUILD)
 
@@ -68,7 +68,7 @@ test-cross: build cross
 
 # Everything that the others leave out, in units that tests/all.py lists; PART=K/N takes every Nth of them from the Kth.
 test-all: build sanitized cross c-backend
-	@tools/setup fuzz
+	@tools/setup fuzz web browser
 	@cmake --preset fuzz -B build-fuzz >/dev/null
 	@cmake --build build-fuzz --target fuzzers
 	@$(PYTHON) tests/all.py $(if $(PART),--part $(PART))

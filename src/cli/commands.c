@@ -16,10 +16,10 @@ const OptionRow cli_options[] = {
            "what is written follows from the name: .so (for the runtime), .o, .s, .ll, .c, .cu"),
     OPTION('o', "-o", "FILE", output, ONE, TAKES_FILE,
            ".so for the runtime; .o, .a or .c to link into a program, with a header beside that has the typed entry"),
-    OPTION('F', "-f", "FORMAT", format, ONE, "so c o a mlf",
+    OPTION('F', "-f", "FORMAT", format, ONE, "so c o a mlf web",
            "so, c, o and a as the file's ending says, for the runtime (default); with -f c, o or a the model becomes a"
            " program ahead of time: plain C that needs no runtime; mlf: the same as an archive in TVM's model library"
-           " format (.tar)"),
+           " format (.tar); web: WebAssembly with an ES module, its types and a test page, in the folder that -o names"),
     OPTION('G', "--pool", "NAME=SIZE", pools, MANY, NULL,
            "memory that a program ahead of time works in, as in sram=64k; earlier ones are preferred (repeat for more;"
            " default: one, as large as it takes)"),
@@ -150,7 +150,8 @@ const Command cli_commands[] = {
      "lathe compile net.onnx -o net.c\n"
      "lathe compile net.pt2 -o net.so\n"
      "lathe compile net.tflite -o small.so\n"
-     "lathe compile net.onnx -f c -o net.c --target cortex-m7 --pool sram=1M --shape input=1,3,224,224\n",
+     "lathe compile net.onnx -f c -o net.c --target cortex-m7 --pool sram=1M --shape input=1,3,224,224\n"
+     "lathe compile net.onnx -f web -o web --shape input=1,3,224,224\n",
      TAKES_FILE, cli_run_compile, false},
     {"run", "run a compiled model (or compile one and run it)", "MODEL --input NAME=WHAT … [options]",
      "Runs a compiled model (.so), or a model file, on given inputs and shows or writes its outputs.", "ieukpCs",

@@ -245,6 +245,11 @@ void driver_check_export(Ctx *ctx, const Target *t, const char *path)
   const Target *target = t ? t : target_host(ctx);
   FileKind kind = kind_of(ctx, target, path);
   file_check_output(ctx, path);
+  if (kind != SOURCE && target->arch == ARCH_WASM32)
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+          "'%s' is for the runtime, which target '%s' has not; a model for it is a program ahead of time: -f web (for "
+          "browsers), -f o or -f c",
+          path, target->text);
   if (kind != SOURCE) code_check_tools(ctx, target, path, "C source (.c, target 'c') needs none of it");
   if (kind != SHARED) linkable_check_header(ctx, path);
   scope_end(ctx, scope);

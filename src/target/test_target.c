@@ -86,6 +86,8 @@ static void test_levels(void **state)
       {"llvm -mtriple=aarch64-linux-gnu", 128, 32, true},
       {"llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128", 128, 16, false},
       {"llvm -mtriple=wasm32-unknown-unknown", 32, 16, false},
+      {"wasm", 128, 16, false},
+      {"wasm -mattr=-simd128", 32, 16, false},
       {"c -mcpu=cortex-m4", 32, 16, false},
       {"llvm -mtriple=armv7-linux-gnueabihf -mattr=+neon,+vfp4", 128, 16, true},
       {"llvm -mtriple=riscv64-linux-gnu", 64, 32, true},
@@ -111,6 +113,7 @@ static void test_cpu_names_its_architecture(void **state)
   assert_false(t->broadcast_load);
   assert_int_equal(parse("llvm -mcpu=x86-64-v3")->arch, ARCH_X86_64);
   assert_string_equal(parse("c -mcpu=cortex-m7")->triple, "thumb-none-eabi");
+  assert_string_equal(parse(" wasm ")->text, "c -mtriple=wasm32-unknown-unknown -mattr=+simd128");
 }
 
 static void test_features_follow_each_other(void **state)

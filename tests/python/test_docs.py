@@ -25,6 +25,9 @@ PROGRAMS = f"{BUILD}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
 ENV = {**os.environ, "PATH": PROGRAMS, "LATHE_LIBRARY_PATH": str(BUILD), "PYTHONPATH": str(ROOT / "python")}
 
 
+HAS_WEB = all(any(map(shutil.which, names)) for names in (("clang-19", "clang"), ("wasm-ld-19", "wasm-ld"), ("node",)))
+
+
 def blocks_of(page):
     """Language and text of every fenced block, in order."""
     text = page.read_text()
@@ -70,6 +73,14 @@ def run_c(text, folder):
     return out
 
 
+def run_js(text, folder):
+    """A module beside what earlier blocks wrote."""
+    (folder / "example.mjs").write_text(text)
+    out = sh(["node", "example.mjs"], folder)
+    assert out.strip(), "an example that prints nothing"
+    return out
+
+
 def read_relay(text, folder):
     """Text of a graph: it reads, and what is printed of it reads back the same."""
     once = relay.parse(text).astext()
@@ -84,7 +95,7 @@ def read_diagram(text, folder):
     return text
 
 
-RUN = {"sh": run_shell, "python": run_python, "c": run_c, "relay": read_relay, "diagram": read_diagram}
+RUN = {"sh": run_shell, "python": run_python, "c": run_c, "js": run_js, "relay": read_relay, "diagram": read_diagram}
 
 
 @pytest.mark.skipif(not (BUILD / "lathe").exists() or not shutil.which("cc"), reason="needs the program and cc")
@@ -96,6 +107,8 @@ def test_every_block(page, tmp_path, monkeypatch):
         if f"import {package}\n" in page.read_text():
             reason = f"{package} is not installed: the examples of {page.name} are not run"
             pytest.importorskip(package, reason=reason, exc_type=ImportError)
+    if "-f web" in page.read_text() and not HAS_WEB:
+        pytest.skip(f"clang, wasm-ld or node is not there (tools/setup web): the examples of {page.name} are not run")
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "build").symlink_to(BUILD)
     monkeypatch.chdir(tmp_path)
@@ -143,6 +156,8 @@ def test_examples_of_the_help_run(tmp_path):
         for line in sh(["lathe", command, "--help"], tmp_path).split("examples:\n")[1].splitlines():
             if f"-mtriple={other}" in line and not shutil.which(f"{other}-linux-gnu-ld"):
                 continue  # a file for the other machine wants its linker
+            if "-f web" in line and not HAS_WEB:
+                continue  # it wants a linker too
             line = line.replace("--time 5m", "--time 3s").replace("--trials 200", "--trials 2")
             if ".pt2" in line:
                 continue  # test_pytorch.py makes such a file and compiles it
