@@ -243,6 +243,52 @@ static void measure(Call *c)
   tune_measure(c->ctx, own_arena(c->ctx), &spec, &o, take_result, &m);
 }
 
+static void measure_plans(Call *c)
+{
+  PassContext *pc = (PassContext *)api_arg_ptr(c, 2);
+  const LatheValue *plan;
+  int n = api_arg_list(c, 5, &plan);
+  const char **lines = arena_array(own_arena(c->ctx), const char *, n + 1);
+  Arena *a = own_arena(c->ctx);
+  const char *workload = api_arg_str(c, 3);
+  for (int i = 0; i < n; i++) lines[i] = arena_printf(a, "%s %s\n", workload, api_value_text(c, &plan[i]));
+  MeasureSpec spec = {.m = (Module *)api_arg_ptr(c, 0),
+                      .target = arg_host(c, 1),
+                      .passes = pc,
+                      .workload = workload,
+                      .base = arena_printf(a, "%s %s\n", workload, api_arg_str(c, 4)),
+                      .n = n,
+                      .lines = lines};
+  MeasureOptions o = {.threads = spec.target->num_cores,
+                      .seconds = api_arg_given(c, 6) ? api_arg_float(c, 6) : 0,
+                      .build_limit = api_arg_given(c, 7) ? api_arg_float(c, 7) : 0,
+                      .run_limit = api_arg_given(c, 8) ? api_arg_float(c, 8) : 0};
+  Measured m = {.c = c, .v = api_val_list(c, n, c->out)};
+  tune_measure(c->ctx, a, &spec, &o, take_result, &m);
+}
+
+static void rule(Call *c)
+{
+  static const char *const names[] = {
+    [RULE_INLINE] = "inline", [RULE_PARTS] = "parts", [RULE_TILE] = "tile", [RULE_MAP] = "map"};
+  const char *name = api_arg_str(c, 1);
+  const Target *t = api_arg_ptr(c, 3);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!strcmp(names[i], name)) {
+      *c->out = api_val_bool(tune_rule(own_arena(c->ctx), (Sched *)api_arg_ptr(c, 0), t ? t : target_host(c->ctx),
+                                       (TuneRule)i, api_arg_str(c, 2), (uint64_t)api_arg_int(c, 4)));
+      return;
+    }
+  raise(c->ctx, ERR_ARGUMENT, NOWHERE, "there is no rule '%s'; inline, parts, tile and map are", name);
+}
+
+static void mutate(Call *c)
+{
+  uint64_t seed = (uint64_t)api_arg_int(c, 1);
+  const char *primitive = api_arg_given(c, 2) ? api_arg_str(c, 2) : NULL;
+  *c->out = api_val_str(c, tune_mutate(own_arena(c->ctx), api_arg_str(c, 0), primitive, &seed));
+}
+
 static void learn(Call *c)
 {
   const LatheValue *given;
@@ -260,6 +306,49 @@ static void learn(Call *c)
   }
   tune_learn(n, candidate, measured, thought);
   *c->out = val_seconds(c, &(Repeats){n, thought});
+}
+
+static void features(Call *c)
+{
+  FeatureRows rows = tune_features(own_arena(c->ctx), api_arg_ptr(c, 0));
+  LatheValue *v = api_val_list(c, rows.n, c->out);
+  for (int i = 0; i < rows.n; i++) v[i] = val_seconds(c, &(Repeats){TUNE_FEATURES, rows.v[i]});
+}
+
+/* A list of lists of `width` numbers; width 0: as many as the first has. */
+static double *arg_rows(Call *c, int i, Arena *a, int *width, int *n)
+{
+  const LatheValue *row;
+  *n = api_arg_list(c, i, &row);
+  if (*n && !*width) *width = (int)row[0].n;
+  double *out = arena_array(a, double, (size_t)*n *(size_t)*width + 1);
+  for (int r = 0; r < *n; r++) {
+    if (row[r].n != *width)
+      raise(c->ctx, ERR_ARGUMENT, NOWHERE, "a row has %d numbers, others %d", (int)row[r].n, *width);
+    for (int k = 0; k < *width; k++) {
+      const LatheValue *x = &row[r].u.list[k];
+      out[(size_t)r * (size_t)*width + (size_t)k] = x->tag == LATHE_INT ? (double)x->u.i : x->u.f;
+    }
+  }
+  return out;
+}
+
+static void model(Call *c)
+{
+  Arena *a = own_arena(c->ctx);
+  const LatheValue *given;
+  int width = 0;
+  int n;
+  int m;
+  double *rows = arg_rows(c, 0, a, &width, &n);
+  int count = api_arg_list(c, 1, &given);
+  if (n != count) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "%d rows have %d measured times", n, count);
+  double *seconds = arena_array(a, double, n + 1);
+  for (int i = 0; i < n; i++) seconds[i] = given[i].tag == LATHE_INT ? (double)given[i].u.i : given[i].u.f;
+  double *others = arg_rows(c, 2, a, &width, &m);
+  double *out = arena_array(a, double, m + 1);
+  tune_fit(a, width, n, rows, seconds, m, others, out);
+  *c->out = val_seconds(c, &(Repeats){m, out});
 }
 
 /* ---- databases ------------------------------------------------------------------------------------------- */
@@ -321,8 +410,20 @@ const ApiFunction api_tune_functions[] = {
    "each of them in a child process, checked against and in turns with the base: status, note, seconds, seconds of the "
    "base; check_only: checked alone",
    measure},
+  {"tune_measure_plans",
+   "m: module, target: target?, p: passcontext, workload: str, base: str, plans: list[str], seconds: float?, "
+   "build_limit: float?, run_limit: float? -> list[any]",
+   "the same for plans of the workload that @main computes, in turns with its untuned plan", measure_plans},
+  {"tune_rule", "s: schedule, rule: str, block: str, target: target?, seed: int -> bool",
+   "a rule of the sketches (inline, parts, tile, map) on a block; false: it is not for such a block", rule},
+  {"tune_mutate", "trace: str, seed: int, primitive: str? -> str",
+   "the trace with a decision changed, one of this primitive's if it is named", mutate},
   {"tune_learn", "candidates: list[str], seconds: list[float] -> list[float]",
    "what the measured ones (the others have 0) say about all: candidates as text, name{field=number, ...}", learn},
+  {"tune_features", "f: primfunc -> list[list[float]]", "what a cost model reads of it, a row for each store",
+   features},
+  {"tune_model", "rows: list[list[float]], seconds: list[float], others: list[list[float]] -> list[float]",
+   "fits seconds to rows of numbers and says what others take: by libxgboost where it is found", model},
   {"tuned_plans", "db: str, m: module, target: target?, p: passcontext -> str",
    "what a database has for the model, for the config lathe.tuned", tuned_plans},
   {"db_list", "db: str, json: bool? -> str", "a line for each workload", list},

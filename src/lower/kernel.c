@@ -236,9 +236,8 @@ Kernel *lower_make_kernel(Lower *lo)
   Module *m = lo->m;
   const PrimFunc *f = lo->f;
   Kernel *k = arena_new_of(m->arena, Kernel);
-  const Expr *symbol = annots_get(&f->attrs, "global_symbol");
   k->m = m;
-  k->name = symbol && symbol->kind == E_STR ? symbol->u.str : f->name;
+  k->name = func_symbol(f);
   k->target = lo->target;
   k->narg = f->nparam;
   k->arg = arena_array(m->arena, KernelArg, f->nparam);

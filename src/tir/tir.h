@@ -222,6 +222,7 @@ void stmt_substitute(Module *, Stmt *, const Map *var_to_expr);
  * from's data pointer by to's. */
 void stmt_replace_buffer(Module *, Stmt *, const Buffer *from, const Buffer *to);
 
+const char *func_symbol(const PrimFunc *);           /* what it is exported as: global_symbol, or its name */
 Stmt *func_find_block(PrimFunc *, const char *name); /* S_BLOCK, NULL if absent */
 Stmt *func_find_id(PrimFunc *, uint32_t id);
 

@@ -290,6 +290,12 @@ static bool find_id(void *env, Stmt *s)
   return !f->found;
 }
 
+const char *func_symbol(const PrimFunc *f)
+{
+  const Expr *symbol = annots_get(&f->attrs, "global_symbol");
+  return symbol && symbol->kind == E_STR ? symbol->u.str : f->name;
+}
+
 Stmt *func_find_block(PrimFunc *f, const char *name)
 {
   Find find = {.name = name};

@@ -197,7 +197,7 @@ static void build_func(Runner *r, const PrimFunc *f, const Target *target)
   }
   PrimFunc *one = (PrimFunc *)(uintptr_t)f;
   r->built = build_funcs(r->ctx, 1, &one, target, NULL);
-  check(r->ctx, lathe_rt_module_func(built_module(r->built), f->name, &r->func, &err), &err);
+  check(r->ctx, lathe_rt_module_func(built_module(r->built), func_symbol(f), &r->func, &err), &err);
   fill_buffers(r);
 }
 

@@ -38,18 +38,18 @@ static void features(const TuneCandidate *c, double out[FEATURES])
   }
 }
 
-/* Solves a x = b for a symmetric positive matrix, in place. */
-static void solve(double a[FEATURES][FEATURES], double b[FEATURES])
+/* Solves a x = b for a symmetric positive matrix of n rows, in place. */
+static void solve(int n, double *a, double *b)
 {
-  for (int k = 0; k < FEATURES; k++)
-    for (int i = k + 1; i < FEATURES; i++) {
-      double f = a[i][k] / a[k][k];
-      for (int j = k; j < FEATURES; j++) a[i][j] -= f * a[k][j];
+  for (int k = 0; k < n; k++)
+    for (int i = k + 1; i < n; i++) {
+      double f = a[i * n + k] / a[k * n + k];
+      for (int j = k; j < n; j++) a[i * n + j] -= f * a[k * n + j];
       b[i] -= f * b[k];
     }
-  for (int k = FEATURES - 1; k >= 0; k--) {
-    for (int j = k + 1; j < FEATURES; j++) b[k] -= a[k][j] * b[j];
-    b[k] /= a[k][k];
+  for (int k = n - 1; k >= 0; k--) {
+    for (int j = k + 1; j < n; j++) b[k] -= a[k * n + j] * b[j];
+    b[k] /= a[k * n + k];
   }
 }
 
@@ -70,11 +70,81 @@ void tune_learn(int n, const TuneCandidate *c, const double *seconds, double *ou
       for (int k = 0; k < FEATURES; k++) a[r][k] += x[r] * x[k];
     }
   }
-  solve(a, b);
+  solve(FEATURES, &a[0][0], b);
   for (int i = 0; i < n; i++) {
     features(&c[i], x);
     double y = x[1];
     for (int r = 0; r < FEATURES; r++) y += b[r] * x[r];
     out[i] = exp(y);
   }
+}
+
+/* ---- over rows of numbers -------------------------------------------------------------------------------- */
+
+/* Each column less its mean, by its deviation. */
+typedef struct Scale {
+  double mean, by;
+} Scale;
+
+static void find_scale(int width, int n, const double *rows, Scale *s)
+{
+  for (int k = 0; k < width; k++) {
+    double sum = 0;
+    double square = 0;
+    for (int i = 0; i < n; i++) sum += rows[i * width + k];
+    s[k].mean = sum / n;
+    for (int i = 0; i < n; i++) square += (rows[i * width + k] - s[k].mean) * (rows[i * width + k] - s[k].mean);
+    double deviation = sqrt(square / n);
+    s[k].by = deviation > 1e-9 ? 1 / deviation : 0;
+  }
+}
+
+/* 1, the columns, their squares. */
+static void extend(int width, const double *row, const Scale *s, double *out)
+{
+  out[0] = 1;
+  for (int k = 0; k < width; k++) {
+    double x = (row[k] - s[k].mean) * s[k].by;
+    out[1 + k] = x;
+    out[1 + width + k] = 0.3 * x * x;
+  }
+}
+
+static void ridge(Arena *arena, int width, int n, const double *rows, const double *y, int m, const double *others,
+                  double *out)
+{
+  static const double RIDGE = 1;
+  int size = 1 + 2 * width;
+  Scale *s = arena_array(arena, Scale, width);
+  double *a = arena_array(arena, double, (size_t)size *(size_t)size);
+  double *b = arena_array(arena, double, size);
+  double *x = arena_array(arena, double, size);
+  find_scale(width, n, rows, s);
+  for (int i = 0; i < size; i++) a[i * size + i] = i ? RIDGE : 1e-6;
+  for (int i = 0; i < n; i++) {
+    extend(width, rows + (size_t)i * (size_t)width, s, x);
+    for (int r = 0; r < size; r++) {
+      b[r] += x[r] * y[i];
+      for (int k = 0; k < size; k++) a[r * size + k] += x[r] * x[k];
+    }
+  }
+  solve(size, a, b);
+  for (int i = 0; i < m; i++) {
+    extend(width, others + (size_t)i * (size_t)width, s, x);
+    out[i] = 0;
+    for (int r = 0; r < size; r++) out[i] += b[r] * x[r];
+  }
+}
+
+void tune_fit(Arena *arena, int width, int n, const double *rows, const double *seconds, int m, const double *others,
+              double *out)
+{
+  enum { FEW = 16 }; /* trees want more than that */
+  double *y = arena_array(arena, double, n + 1);
+  for (int i = 0; i < n; i++) y[i] = log(seconds[i] > 0 ? seconds[i] : 1e-9);
+  if (n == 0)
+    for (int i = 0; i < m; i++) out[i] = 0;
+  else if (n < FEW || !tune_xgboost(arena, width, n, rows, y, m, others, out))
+    ridge(arena, width, n, rows, y, m, others, out);
+  for (int i = 0; i < m; i++) out[i] = exp(out[i]);
 }

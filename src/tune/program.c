@@ -106,7 +106,7 @@ static void fill_pool(ProgramSearch *s)
       Arena *own = arena_new(s->ctx);
       defer(s->ctx, drop_arena, own);
       const char *trace = from;
-      for (uint64_t times = 1 + draw(&s->seed) % 3; times > 0; times--) trace = tune_mutate(own, trace, &s->seed);
+      for (uint64_t times = 1 + draw(&s->seed) % 3; times > 0; times--) trace = tune_mutate(own, trace, NULL, &s->seed);
       add_trace(s, trace);
       scope_end(s->ctx, scope);
     } else if (first == 0 || i < SKETCHES) {

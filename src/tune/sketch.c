@@ -119,14 +119,17 @@ static BlockList blocks_of(Sketch *k)
   return l.list;
 }
 
+static bool inline_one(Sketch *k, const char *name)
+{
+  Step t = {.k = k, .what = INLINE, .block = sched_get_block(k->s, name)};
+  return attempt(&t);
+}
+
 static void inline_all(Sketch *k)
 {
   BlockList all = blocks_of(k);
   for (int i = 0; i < all.n; i++)
-    if (!all.v[i].output && !all.v[i].sums) {
-      Step t = {.k = k, .what = INLINE, .block = sched_get_block(k->s, all.v[i].name)};
-      attempt(&t);
-    }
+    if (!all.v[i].output && !all.v[i].sums) inline_one(k, all.v[i].name);
 }
 
 /* ---- marks ----------------------------------------------------------------------------------------------- */
@@ -317,9 +320,15 @@ static const BlockFacts *facts_of(Sketch *k, const char *name)
   return NULL;
 }
 
-static void sketch_body(Sketch *k)
+/* Few results of long sums. */
+static bool is_long_sum(const BlockFacts *f)
 {
   enum { FEW = 64, MANY = 256 };
+  return f->sums && f->results < FEW && f->steps / f->results >= MANY;
+}
+
+static void sketch_body(Sketch *k)
+{
   inline_all(k);
   BlockList all = blocks_of(k);
   for (int pass = 0; pass < 2; pass++) /* reductions first: what follows may come under their tiles */
@@ -327,9 +336,32 @@ static void sketch_body(Sketch *k)
       const BlockFacts *f = is_there(k, all.v[i].name) ? facts_of(k, all.v[i].name) : NULL;
       if (!f || (f->sums == 0) == (pass == 0)) continue;
       if (!f->sums) map_rule(k, f);
-      else if (f->results < FEW && f->steps / f->results >= MANY) parts_rule(k, f);
+      else if (is_long_sum(f)) parts_rule(k, f);
       else if (f->space) tile_rule(k, f);
     }
+}
+
+bool tune_rule(Arena *arena, Sched *s, const Target *target, TuneRule rule, const char *block, uint64_t seed)
+{
+  Sketch k = {.ctx = sched_module(s)->ctx, .arena = arena, .s = s, .target = target, .seed = seed};
+  const BlockFacts *f = is_there(&k, block) ? facts_of(&k, block) : NULL;
+  if (!f) return false;
+  switch (rule) {
+  case RULE_INLINE: return !f->output && !f->sums && inline_one(&k, block);
+  case RULE_PARTS:
+    if (!is_long_sum(f)) return false;
+    parts_rule(&k, f);
+    return true;
+  case RULE_TILE:
+    if (!f->sums || !f->space) return false;
+    tile_rule(&k, f);
+    return true;
+  case RULE_MAP:
+    if (f->sums) return false;
+    map_rule(&k, f);
+    return true;
+  }
+  return false;
 }
 
 static void free_sched(void *s) { sched_free(s); }
@@ -389,20 +421,46 @@ static void mutate_tile(Text *out, const char *text, uint64_t *seed)
   text_char(out, ']');
 }
 
-const char *tune_mutate(Arena *arena, const char *trace, uint64_t *seed)
+/* Where the line of a place in the trace begins. */
+static const char *line_start(const char *trace, const char *at)
+{
+  while (at > trace && at[-1] != '\n') at--;
+  return at;
+}
+
+/* Is the decision one of this primitive's?  NULL: of any. */
+static bool decides(const char *trace, const char *at, const char *primitive)
+{
+  const char *call = strstr(line_start(trace, at), "sch.");
+  size_t n = primitive ? strlen(primitive) : 0;
+  return !primitive || (call && !strncmp(call + 4, primitive, n) && call[4 + n] == '(');
+}
+
+/* Another value: of a list of candidates a place in it, of a place in the loops -2 (its root) to 7. */
+static int64_t other_choice(const char *trace, const char *at, uint64_t *seed)
+{
+  enum { INLINED = -2, LOOPS = 10 };
+  const char *list = strchr(line_start(trace, at), '[');
+  if (!list || list > at) return INLINED + (int64_t)(draw(seed) % LOOPS);
+  uint64_t n = 1;
+  for (const char *p = list; *p && *p != ']'; p++) n += *p == ',';
+  return (int64_t)(draw(seed) % n);
+}
+
+const char *tune_mutate(Arena *arena, const char *trace, const char *primitive, uint64_t *seed)
 {
   Text out = text_new(arena);
   size_t n;
   bool tile;
   int count = 0;
-  for (const char *p = trace; (p = next_decision(p, &n, &tile)); p += n) count++;
+  for (const char *p = trace; (p = next_decision(p, &n, &tile)); p += n) count += decides(trace, p, primitive);
   if (!count) return trace;
   int which = (int)(draw(seed) % (uint64_t)count);
   const char *at = next_decision(trace, &n, &tile);
-  while (which-- > 0) at = next_decision(at + n, &n, &tile);
+  while (!decides(trace, at, primitive) || which-- > 0) at = next_decision(at + n, &n, &tile);
   text_addn(&out, trace, (size_t)(at - trace));
   if (tile) mutate_tile(&out, at, seed);
-  else text_printf(&out, "%d", (int)(draw(seed) % 4)); /* of four values */
+  else text_printf(&out, "%" PRId64, other_choice(trace, at, seed));
   text_add(&out, at + n);
   return text_str(&out);
 }

@@ -100,7 +100,7 @@ static int check_sketches(Ctx *ctx, const PrimFunc *f, int n, const char *mark)
     const char *trace = sched_trace_text(a, s);
     marked += strstr(trace, mark) != NULL;
     random_compare(f, sched_func(s), 7);
-    const char *changed = tune_mutate(a, trace, &seed);
+    const char *changed = tune_mutate(a, trace, NULL, &seed);
     check_mutation(a, trace, changed);
     Replay r = {f, changed, NULL};
     ErrKind kind = protect(ctx, replay, &r); /* which may be refused */

@@ -201,11 +201,30 @@ typedef struct TuneProfile {
 } TuneProfile;
 void tune_profile(Ctx *, Arena *, int n, TuneProfile *, int threads);
 
+/* ---- features.c: what a model reads of a loop program ------------------------------------------------------ */
+
+enum { TUNE_FEATURES = 24 };
+typedef Vec(double *) FeatureRows; /* of TUNE_FEATURES numbers, one for each store */
+FeatureRows tune_features(Arena *, const PrimFunc *);
+void tune_features_sum(const FeatureRows *, double out[TUNE_FEATURES]); /* one row for the whole program */
+
+/* ---- xgboost.c ------------------------------------------------------------------------------------------- */
+
+/* Gradient-boosted trees, where libxgboost is found when it is first asked for: $LATHE_XGBOOST_LIBRARY, or by its name.
+ * Fits rows (n of width numbers) to what they came to, and gives what it thinks of m others.  False: there is no
+ * libxgboost, or it would not. */
+bool tune_xgboost(Arena *, int width, int n, const double *rows, const double *y, int m, const double *others,
+                  double *out);
+
 /* ---- model.c: which candidate next ----------------------------------------------------------------------- */
 
 /* Learns from records of one workload what the predicted seconds leave out: a ridge regression over the plan's fields.
  * seconds: measured, 0: not yet.  Gives for each candidate what it now thinks. */
 void tune_learn(int n, const TuneCandidate *, const double *seconds, double *out);
+/* The same over rows of numbers, of any programs: fits the logarithm of seconds to n rows of width numbers and gives what
+ * it thinks of m others, by xgboost.c, or a ridge regression where that cannot or the rows are few. */
+void tune_fit(Arena *, int width, int n, const double *rows, const double *seconds, int m, const double *others,
+              double *out);
 
 /* ---- search.c: the whole of it --------------------------------------------------------------------------- */
 
@@ -247,8 +266,17 @@ TuneSummary tune_network(Ctx *, Module *, const Target *, PassContext *, Db *, c
 
 /* A schedule of f, drawn; its trace has the decisions.  Goes with the caller's scope.  Raises where f has no blocks. */
 Sched *tune_sketch(Arena *, const PrimFunc *f, const Target *, uint64_t seed);
-/* The trace with one decision changed, which need not be possible. */
-const char *tune_mutate(Arena *, const char *trace, uint64_t *seed);
+/* One rule on one block of a schedule; false: it is not for such a block, and nothing was done. */
+typedef enum {
+  RULE_INLINE, /* a map goes into its consumers */
+  RULE_PARTS,  /* a long sum with few results comes in parts */
+  RULE_TILE,   /* a reduction in tiles */
+  RULE_MAP,    /* a map: rows on threads, vectors within */
+} TuneRule;
+bool tune_rule(Arena *, Sched *, const Target *, TuneRule, const char *block, uint64_t seed);
+/* The trace with one decision changed, which need not be possible; of this primitive, or, NULL, of any.  The trace itself
+ * where it has none. */
+const char *tune_mutate(Arena *, const char *trace, const char *primitive, uint64_t *seed);
 /* What the model reads of a trace: its form and the decided numbers, written as a plan is. */
 const char *tune_decisions(Arena *, const char *trace);
 

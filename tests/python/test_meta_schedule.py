@@ -48,8 +48,8 @@ def test_tune_tir(tmp_path):
     again = ms.tune_tir(mod, TARGET, work_dir=str(tmp_path), max_trials_global=2)
     assert len(again) > len(database) - 1
     assert len(ms.tune_tir(mod, TARGET, work_dir="unused", max_trials_global=1, database="memory")) == 1
-    with pytest.raises(tvm.error.UnsupportedError, match="cost_model is 'xgb'"):
-        ms.tune_tir(mod, TARGET, str(tmp_path), 1, cost_model="random")
+    with pytest.raises(tvm.error.UnsupportedError, match="module_equality is 'structural'"):
+        ms.tune_tir(mod, TARGET, str(tmp_path), 1, module_equality="ignore-ndarray")
 
 
 def test_what_cannot_be_tuned(tmp_path):

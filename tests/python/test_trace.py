@@ -123,6 +123,16 @@ def test_trace_is_python_json_and_replays():
     lathe.ir.assert_structural_equal(by_text.mod, want)
 
 
+def test_a_fusion_keeps_its_loops_apart_from_its_flag():
+    sch = tir.Schedule(scale)
+    sch.fuse(*sch.get_loops(sch.get_block("B")))
+    fuse = sch.trace.insts[-1]
+    assert len(fuse.inputs) == 2 and fuse.attrs == [True]
+    other = tir.Schedule(scale)
+    sch.trace.apply_to_schedule(other)
+    lathe.ir.assert_structural_equal(other.mod, sch.mod)
+
+
 def test_simplified_drops_what_nobody_uses():
     trace = scheduled().trace
     short = trace.simplified(remove_postproc=True)

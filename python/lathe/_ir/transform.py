@@ -36,6 +36,8 @@ _WatchFn = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, cty
 
 #: Databases of tuning that relay.build uses where the config names none; the last counts.
 tuned_databases: List[str] = []
+#: Lines for the config lathe.tuned where it has none; the last counts.
+tuned_lines: List[str] = []
 
 
 class PassContext:
@@ -73,6 +75,8 @@ class PassContext:
         config = dict(self.config)
         if tuned_databases:
             config.setdefault("lathe.tuned.database", tuned_databases[-1])
+        if tuned_lines:
+            config.setdefault("lathe.tuned", tuned_lines[-1])
         c = call(
             "pass_context",
             self.opt_level,

@@ -11,12 +11,12 @@
 
 Each configuration is built and run in a child process, and its numbers are compared with those of plain loops."""
 
-from . import callback, measure, record, space, task, tuner
+from . import callback, graph_tuner, measure, record, space, task, tuner
 from .measure import (
     LocalBuilder, LocalRunner, MeasureErrorNo, MeasureInput, MeasureResult, RPCRunner, create_measure_batch,
     measure_option,
 )
-from .record import ApplyHistoryBest, apply_history_best
+from .record import ApplyGraphBest, ApplyHistoryBest, apply_graph_best, apply_history_best
 from .space import (
     AnnotateEntity, ConfigEntity, ConfigSpace, FallbackConfigEntity, InstantiationError, OtherOptionEntity,
     ReorderEntity, SplitEntity,
@@ -25,9 +25,9 @@ from .task import ApplyConfig, DispatchContext, FallbackContext, Task, get_confi
 from .tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
 
 __all__ = [
-    "AnnotateEntity", "ApplyConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "DispatchContext",
+    "AnnotateEntity", "ApplyConfig", "ApplyGraphBest", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "DispatchContext",
     "FallbackConfigEntity", "FallbackContext", "GATuner", "GridSearchTuner", "InstantiationError", "LocalBuilder",
     "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "OtherOptionEntity", "RPCRunner", "RandomTuner",
-    "ReorderEntity", "SplitEntity", "Task", "Tuner", "XGBTuner", "apply_history_best", "callback",
-    "create_measure_batch", "get_config", "measure", "measure_option", "record", "space", "task", "template", "tuner",
+    "ReorderEntity", "SplitEntity", "Task", "Tuner", "XGBTuner", "apply_graph_best", "apply_history_best", "callback",
+    "create_measure_batch", "get_config", "graph_tuner", "measure", "measure_option", "record", "space", "task", "template", "tuner",
 ]

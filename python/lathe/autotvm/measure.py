@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import enum
+import functools
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import error, te
 from .._ffi import call
+from .._ir.transform import PassContext
 from ..build_module import _functions
 from .space import InstantiationError
-from .task import Task
+from .task import KernelTask, Task
 
 
 class MeasureErrorNo(enum.IntEnum):
@@ -113,11 +115,41 @@ def _reference(task: Task) -> Any:
     return _functions(te.create_schedule([t.op for t in outputs]), args, "reference", None)[0]
 
 
+def _seconds(runner: LocalRunner) -> float:
+    """To spend on one candidate."""
+    return max(runner.repeat * max(runner.min_repeat_ms, 10) / 1e3, 0.05)
+
+
+def _result(said: Any, each: float) -> MeasureResult:
+    status, note, costs, _base = said
+    if status == "ok":
+        return MeasureResult(tuple(costs), MeasureErrorNo.NO_ERROR, each, time.time())
+    return MeasureResult((note,), _STATUS[status], each, time.time())
+
+
+def _measure_plans(
+    task: KernelTask, builder: LocalBuilder, runner: LocalRunner, inputs: Sequence[MeasureInput]
+) -> List[MeasureResult]:
+    start = time.time()
+    plans = [i.config["plan"].val for i in inputs]
+    with PassContext(opt_level=3):
+        passes = PassContext.current().for_compiler([task.target._h])
+    kernel = task.kernel
+    said = call(
+        "tune_measure_plans", kernel.mod, task.target._h, passes, kernel.workload, kernel.base, plans,
+        _seconds(runner), builder.timeout, runner.timeout,
+    )  # fmt: skip
+    each = (time.time() - start) / max(len(inputs), 1)
+    return [_result(s, each) for s in said]
+
+
 def create_measure_batch(
     task: Task, option: Dict[str, Any]
 ) -> Callable[[Sequence[MeasureInput]], List[MeasureResult]]:
     """A function that measures inputs of the task."""
     builder, runner = option["builder"], option["runner"]
+    if isinstance(task, KernelTask):
+        return functools.partial(_measure_plans, task, builder, runner)
     reference = _reference(task)
 
     def instantiate(config: Any) -> Any:
@@ -133,23 +165,19 @@ def create_measure_batch(
         start = time.time()
         made = [instantiate(i.config) for i in inputs]
         funcs = [f for f in made if not isinstance(f, Exception)]
-        seconds = max(runner.repeat * max(runner.min_repeat_ms, 10) / 1e3, 0.05)
         said = iter(
             call(
-                "tune_measure", funcs, reference, task.target._h, seconds, builder.timeout, runner.timeout, None, True
+                "tune_measure", funcs, reference, task.target._h, _seconds(runner), builder.timeout, runner.timeout,
+                None, True,
             )
-        )
+        )  # fmt: skip
         each = (time.time() - start) / max(len(inputs), 1)
         out = []
         for f in made:
             if isinstance(f, Exception):
                 out.append(MeasureResult((str(f),), MeasureErrorNo.INSTANTIATION_ERROR, each, time.time()))
                 continue
-            status, note, costs, _ = next(said)
-            if status == "ok":
-                out.append(MeasureResult(tuple(costs), MeasureErrorNo.NO_ERROR, each, time.time()))
-            else:
-                out.append(MeasureResult((note,), _STATUS[status], each, time.time()))
+            out.append(_result(next(said), each))
         return out
 
     return measure_batch

@@ -7,6 +7,7 @@ import os
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 from .. import error
+from .._ir.transform import tuned_lines
 from ..target import Target
 from .measure import MeasureInput, MeasureResult
 from .space import ConfigEntity
@@ -103,10 +104,13 @@ def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
 
 
 class ApplyHistoryBest(DispatchContext):
-    """The fastest configuration of a log for each template and its arguments; targets count by kind."""
+    """The fastest configuration of a log for each template and its arguments; targets count by kind.  Networks that
+    are built in this context get the plans of their kernels that were faster than the untuned ones."""
 
     def __init__(self, records: Optional[Records]):
         self.best: Dict[Any, Tuple[float, ConfigEntity]] = {}
+        self.plans: Dict[str, Dict[str, float]] = {}  # of a workload: seconds of each plan
+        self.base: Dict[str, str] = {}  # its untuned plan
         if records is not None:
             self.load(records)
 
@@ -120,9 +124,37 @@ class ApplyHistoryBest(DispatchContext):
 
     def update(self, inp: MeasureInput, result: MeasureResult) -> None:
         """Takes one measurement."""
+        if result.error_no != 0:
+            return
+        if "plan" in inp.config and "base" in inp.config:
+            workload = inp.task.args[0]
+            self.base[workload] = inp.config["base"].val
+            times = self.plans.setdefault(workload, {})
+            plan = inp.config["plan"].val
+            times[plan] = min(_cost(result), times.get(plan, float("inf")))
+            return
         key = (Target(str(inp.target)).kind.name, inp.task.workload)
-        if result.error_no == 0 and (key not in self.best or _cost(result) < self.best[key][0]):
+        if key not in self.best or _cost(result) < self.best[key][0]:
             self.best[key] = (_cost(result), inp.config)
+
+    def lines(self) -> str:
+        """For the config lathe.tuned: plans that need less than 99 hundredths of the untuned plan's time."""
+        out = []
+        for workload, times in self.plans.items():
+            base = self.base[workload]
+            plan = min(times, key=lambda p: times[p])  # pylint: disable=cell-var-from-loop
+            if base in times and times[plan] < 0.99 * times[base]:
+                out.append(f"{workload} {base} => {plan}\n")
+        return "".join(out)
+
+    def __enter__(self) -> "ApplyHistoryBest":
+        super().__enter__()
+        tuned_lines.append(self.lines())
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        tuned_lines.pop()
+        super().__exit__(*exc)
 
     def _query_inside(self, target: Any, workload: Tuple[Any, ...]) -> Any:
         kind = (target or Target()).kind.name
@@ -130,6 +162,18 @@ class ApplyHistoryBest(DispatchContext):
         return found[1] if found else None
 
 
+class ApplyGraphBest(ApplyHistoryBest):
+    """The plans that graph_tuner chose together, as its file has them."""
+
+    def lines(self) -> str:
+        return "".join(f"{w} {plan}\n" for w, times in self.plans.items() for plan in times)
+
+
 def apply_history_best(records: Optional[Records]) -> ApplyHistoryBest:
-    """A context in which templates get the fastest configuration of a log."""
+    """A context in which templates and networks get what was fastest in a log."""
     return ApplyHistoryBest(records)
+
+
+def apply_graph_best(records: Records) -> ApplyGraphBest:
+    """A context in which networks get what graph_tuner wrote."""
+    return ApplyGraphBest(records)

@@ -7,7 +7,8 @@ import math
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar, cast
 
-from .. import error
+from .. import error, tuning
+from .._ir.transform import PassContext
 from ..target import Target, resolve
 from .space import ConfigEntity, ConfigSpace, FallbackConfigEntity
 
@@ -131,6 +132,9 @@ def template(task_name: str, func: Optional[Callable[..., Any]] = None) -> Calla
 class Task:
     """A template with its arguments: what is tuned."""
 
+    #: The configuration that there is without tuning; it is measured first.
+    start: Optional[int] = None
+
     def __init__(self, name: str, args: Sequence[Any], target: Any):
         self.name, self.args, self.kwargs = name, tuple(args), {}
         self.target = resolve(target)
@@ -160,6 +164,51 @@ class Task:
 
     def __repr__(self) -> str:
         return f"Task(func_name={self.name}, args={self.args}, kwargs={self.kwargs}, workload={self.workload})"
+
+
+class KernelTask(Task):
+    """A kernel of a network: its configurations are the plans that Lathe has for it.
+
+    Its name is the operator's, its one argument the workload's, which has the shapes, attributes and the target in it."""
+
+    def __init__(self, kernel: tuning.Task, target: Target):  # pylint: disable=super-init-not-called
+        self.name, self.args, self.kwargs = kernel.workload.rsplit("-", 1)[0], (kernel.workload,), {}
+        self.target, self.target_host = target, None
+        self.kernel, self.flop = kernel, kernel.flops
+        self.config_space = ConfigSpace()
+        self.config_space.define_knob("plan", [plan for plan, _seconds in kernel.plans])
+        self.config_space.define_knob("base", [kernel.base])
+        self.config_space.is_collecting = False
+        self.start = [plan for plan, _seconds in kernel.plans].index(kernel.base)
+
+    def instantiate(self, config: ConfigEntity) -> Tuple[Any, Any]:
+        raise error.UnsupportedError("a kernel of a network has plans, not a schedule of a tensor expression")
+
+    def __repr__(self) -> str:
+        return f"Task({self.kernel.what}, {len(self.config_space)} plans)"
+
+
+def extract_from_program(
+    mod: Any, params: Any, target: Any, target_host: Any = None, ops: Optional[Sequence[Any]] = None
+) -> List[KernelTask]:
+    """The kernels of a network that have a choice of plans; ops: of these operators alone."""
+    return extract_from_multiple_program([mod], [params], target, target_host, ops)
+
+
+def extract_from_multiple_program(
+    mods: Sequence[Any], params: Sequence[Any], target: Any, target_host: Any = None, ops: Optional[Sequence[Any]] = None
+) -> List[KernelTask]:
+    """The same over several networks; what two of them have in common is there once."""
+    t = resolve(Target(target, target_host) if target_host is not None else target)
+    wanted = None if ops is None else {getattr(op, "name", op) for op in ops}
+    found: Dict[str, KernelTask] = {}
+    for mod, given in zip(mods, params):
+        with PassContext(opt_level=3):
+            for kernel in tuning.extract_tasks(mod, t, given):
+                task = KernelTask(kernel, t)
+                if wanted is None or task.name in wanted:
+                    found.setdefault(kernel.workload, task)
+    return list(found.values())
 
 
 def create(task_name: Any, args: Sequence[Any], target: Any, target_host: Any = None) -> Task:

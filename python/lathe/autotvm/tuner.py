@@ -9,7 +9,7 @@ from .._ffi import call
 from ..error import ArgumentError
 from . import record
 from .measure import MeasureInput, MeasureResult, create_measure_batch
-from .task import Task
+from .task import KernelTask, Task
 
 
 class Tuner:
@@ -79,6 +79,9 @@ class Tuner:
         self.n_trial = n_trial
         while done < n_trial and self.has_next():
             configs = self.next_batch(min(batch, n_trial - done))
+            start = self.task.start
+            if start is not None and start not in self.visited and all(c.index != start for c in configs):
+                configs[-1:] = [self.space.get(start)]
             if not configs:
                 return
             inputs = [MeasureInput(self.task.target, self.task, c) for c in configs]
@@ -179,6 +182,8 @@ class XGBTuner(GATuner):
         self.seconds: Dict[int, float] = {}
 
     def _text(self, index: int) -> str:
+        if isinstance(self.task, KernelTask):
+            return str(self.space.get(index)["plan"].val)
         fields = ", ".join(f"{name}={value:g}" for name, value in self.space.get(index).numbers())
         return f"config{{{fields}}}"
 

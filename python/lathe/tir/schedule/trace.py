@@ -483,7 +483,8 @@ class Reader:
         for i, p in enumerate(params):
             if p.star:
                 values[p.name] = [self._value(a, text) for a in made.args[i:]]
-            elif i < len(made.args):
+                break
+            if i < len(made.args):
                 values[p.name] = self._value(made.args[i], text)
         values.update({k.arg: self._value(k.value, text) for k in made.keywords})
         inputs: List[Any] = []
