@@ -648,7 +648,8 @@ static Stmt *store_to(Parser *p, const Operand *target, const Expr *value)
   int n;
   const Expr **index = parse_as_indices(p, target, &n);
   DType t = target->buffer->dtype;
-  if (dtype_is_float(t) && dtype_is_int(value->dtype)) value = expr_cast(p->m, dtype_lanes(t, value->dtype.lanes), value);
+  if (dtype_is_float(t) && dtype_is_int(value->dtype))
+    value = expr_cast(p->m, dtype_lanes(t, value->dtype.lanes), value);
   return stmt_store(p->m, target->buffer, n, index, value);
 }
 

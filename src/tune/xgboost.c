@@ -55,9 +55,9 @@ static Handle matrix(Arena *arena, int width, int n, const double *rows)
 static bool train(Handle booster, Handle data)
 {
   enum { ROUNDS = 60 };
-  static const char *const params[][2] = {{"verbosity", "0"}, {"nthread", "1"},           {"seed", "1"},
-                                          {"max_depth", "5"}, {"eta", "0.15"},            {"min_child_weight", "1"},
-                                          {"lambda", "1"},    {"objective", "reg:squarederror"}};
+  static const char *const params[][2] = {
+    {"verbosity", "0"}, {"nthread", "1"},          {"seed", "1"},   {"max_depth", "5"},
+    {"eta", "0.15"},    {"min_child_weight", "1"}, {"lambda", "1"}, {"objective", "reg:squarederror"}};
   for (size_t i = 0; i < sizeof params / sizeof *params; i++)
     if (api.XGBoosterSetParam(booster, params[i][0], params[i][1])) return false;
   for (int i = 0; i < ROUNDS; i++)

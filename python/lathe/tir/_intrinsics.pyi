@@ -12,13 +12,13 @@ __all__ = [
     "hypot", "copysign", "nextafter", "ldexp", "fma", "floor", "ceil", "trunc", "round", "nearbyint", "abs",
     "isnan", "isfinite", "isinf", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left",
     "shift_right", "round_shift_right", "popcount", "q_multiply_shift", "likely", "tvm_thread_invariant",
-    "bf16_dot", "dot", "word_dot", "prefetch", "tvm_stack_make_array", "tvm_stack_make_shape", "vector_reduce_add",
-    "thread_slot", "assume", "tvm_fill_fragment", "tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_mma_sync",
-    "tvm_bmma_sync", "ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "mma_store", "mma_fill",
-    "make_filled_simdgroup_matrix", "simdgroup_load", "simdgroup_store", "simdgroup_multiply_accumulate",
-    "ptx_cp_async", "ptx_cp_async_bulk", "ptx_commit_group", "ptx_wait_group", "ptx_cp_async_barrier",
-    "ptx_init_barrier_thread_count", "ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx", "ptx_wait_barrier",
-    "dma_copy", "dma_wait", "tvm_thread_allreduce", "tvm_warp_activemask", "tvm_warp_shuffle",
+    "q_multiply_shift_per_axis", "bf16_dot", "dot", "word_dot", "prefetch", "tvm_stack_make_array",
+    "tvm_stack_make_shape", "vector_reduce_add", "thread_slot", "assume", "tvm_fill_fragment",
+    "tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_mma_sync", "tvm_bmma_sync", "ptx_mma", "ptx_mma_sp",
+    "ptx_ldmatrix", "mma_store", "mma_fill", "make_filled_simdgroup_matrix", "simdgroup_load", "simdgroup_store",
+    "simdgroup_multiply_accumulate", "ptx_cp_async", "ptx_cp_async_bulk", "ptx_commit_group", "ptx_wait_group",
+    "ptx_cp_async_barrier", "ptx_init_barrier_thread_count", "ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx",
+    "ptx_wait_barrier", "dma_copy", "dma_wait", "tvm_thread_allreduce", "tvm_warp_activemask", "tvm_warp_shuffle",
     "tvm_warp_shuffle_down", "tvm_warp_shuffle_up", "vscale", "get_active_lane_mask", "undef",
     "call_llvm_pure_intrin", "call_llvm_intrin", "start_profile_intrinsic", "end_profile_intrinsic",
     "tvm_call_cpacked", "tvm_call_packed_lowered", "tvm_call_cpacked_lowered", "tvm_check_return",
@@ -177,6 +177,18 @@ def likely(x: Any, span: Any = None) -> PrimExpr:
 
 def tvm_thread_invariant(x: Any, span: Any = None) -> PrimExpr:
     """x, which all threads agree on"""
+
+def q_multiply_shift_per_axis(
+    x0: Any,
+    x1: Any,
+    x2: Any,
+    x3: Any,
+    x4: Any,
+    x5: Any,
+    x6: Any,
+    span: Any = None,
+) -> PrimExpr:
+    """fixed-point multiply with a shift to the left or the right, which the last two say"""
 
 def bf16_dot(*args: Any) -> PrimExpr:
     """two uint32, each a pair of bfloat16, or two uint64 of four: the sum of the products, float32; added to a sum it may round in another order"""
