@@ -302,6 +302,7 @@ static const char *const feature_macro[CPU_NFEATURES] = {
   [CPU_AVX512DQ] = "__AVX512DQ__",
   [CPU_AVX512VL] = "__AVX512VL__",
   [CPU_AVX512CD] = "__AVX512CD__",
+  [CPU_AVXVNNI] = "__AVXVNNI__",
   [CPU_AVX512VNNI] = "__AVX512VNNI__",
   [CPU_AVX512BF16] = "__AVX512BF16__",
   [CPU_NEON] = "__ARM_NEON",

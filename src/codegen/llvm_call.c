@@ -284,6 +284,29 @@ static LLVMValueRef gen_block_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
 }
 
 /* Four bytes of each lane: AArch64's as vectors of bytes, x86's as the words they are. */
+/* The even bytes of 16-bit elements, or the odd ones, in 16 bits. */
+static LLVMValueRef half_bytes(Gen *g, LLVMValueRef x, bool is_signed, bool odd, int lanes)
+{
+  LLVMValueRef eight = gen_splat(g, gen_int(g, LLVMIntTypeInContext(g->lc, 16), 8), lanes);
+  if (!odd && !is_signed)
+    return LLVMBuildAnd(g->b, x, gen_splat(g, gen_int(g, LLVMIntTypeInContext(g->lc, 16), 255), lanes), "");
+  if (!odd) x = LLVMBuildShl(g->b, x, eight, "");
+  return is_signed ? LLVMBuildAShr(g->b, x, eight, "") : LLVMBuildLShr(g->b, x, eight, "");
+}
+
+static LLVMValueRef gen_pairs_dot(Gen *g, const TargetDot *row, const DotElement *side, LLVMValueRef *arg, int lanes)
+{
+  LLVMTypeRef type = LLVMVectorType(LLVMIntTypeInContext(g->lc, 16), 2 * (unsigned)lanes);
+  LLVMValueRef sum = arg[0];
+  for (int odd = 0; odd < 2; odd++) {
+    LLVMValueRef of[2];
+    for (int i = 0; i < 2; i++)
+      of[i] = half_bytes(g, LLVMBuildBitCast(g->b, arg[1 + i], type, ""), side[i] == DOT_S8, odd, 2 * lanes);
+    sum = LLVMBuildAdd(g->b, sum, gen_intrinsic(g, row->llvm, 0, NULL, 2, of), "");
+  }
+  return sum;
+}
+
 static LLVMValueRef gen_bytes_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
 {
   int lanes = dot->dtype.lanes;
@@ -295,6 +318,7 @@ static LLVMValueRef gen_bytes_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
   /* sdot and udot do not mind which side comes first, and take one word of their last for all lanes */
   int spread = arm && side[0] == side[1] && dot->arg[0]->kind == E_BROADCAST;
   LLVMValueRef arg[] = {sum, gen_expr(g, dot->arg[spread]), gen_expr(g, dot->arg[1 - spread])};
+  if (target_dot_of_pairs(row)) return gen_pairs_dot(g, row, side, arg, lanes);
   if (!arm) return gen_intrinsic(g, arena_printf(g->arena, row->llvm, 32 * lanes), 0, NULL, 3, arg);
   LLVMTypeRef bytes = LLVMVectorType(LLVMInt8TypeInContext(g->lc), 4 * (unsigned)lanes);
   for (int i = 1; i < 3; i++) arg[i] = LLVMBuildBitCast(g->b, arg[i], bytes, "");

@@ -84,7 +84,7 @@ static const CpuInfo cpus[] = {
     {"core-avx2", ARCH_X86_64, X86_V3, 32, 256, 2048, &core_haswell},
     {"broadwell", ARCH_X86_64, X86_V3, 32, 256, 2048, &core_haswell},
     {"skylake", ARCH_X86_64, X86_V3, 32, 256, 2048, &core_skylake},
-    {"alderlake", ARCH_X86_64, X86_V3, 48, 1280, 3072, &core_alderlake},
+    {"alderlake", ARCH_X86_64, X86_V3 | F(AVXVNNI), 48, 1280, 3072, &core_alderlake},
     {"skylake-avx512", ARCH_X86_64, X86_V4, 32, 1024, 1408, &core_skylake_server},
     {"skx", ARCH_X86_64, X86_V4, 32, 1024, 1408, &core_skylake_server},
     {"cascadelake", ARCH_X86_64, X86_VNNI, 32, 1024, 1408, &core_skylake_server},

@@ -10,6 +10,11 @@
 #define ARM(name) "llvm.aarch64.neon." name
 #define X86(name) "llvm.x86." name
 /* clang-format off */
+/* bytes of either sign as 16 bits, the even ones and the odd ones, each two of which are multiplied and added */
+#define PAIRS(name, feature, bits, llvm)                                                            \
+  {name, ARCH_X86_64, feature, NULL, DOT_S8, DOT_S8, 4, 1, 1, bits, .25, llvm},                     \
+  {name, ARCH_X86_64, feature, NULL, DOT_U8, DOT_S8, 4, 1, 1, bits, .25, llvm},                     \
+  {name, ARCH_X86_64, feature, NULL, DOT_U8, DOT_U8, 4, 1, 1, bits, .25, llvm},
 static const TargetDot rows[] = {
   /* name        architecture    feature          attr     a         b         group rows columns bits rate  LLVM */
   {"sdot",       ARCH_AARCH64, CPU_DOTPROD,    NULL,       DOT_S8,   DOT_S8,   4, 1, 1, 128, 1, ARM("sdot")},
@@ -21,6 +26,10 @@ static const TargetDot rows[] = {
   {"bfdot",      ARCH_AARCH64, CPU_BF16,       NULL,       DOT_BF16, DOT_BF16, 2, 1, 1, 128, 1, ARM("bfdot")},
   {"bfmmla",     ARCH_AARCH64, CPU_BF16,       NULL,       DOT_BF16, DOT_BF16, 4, 2, 2, 128, 1, ARM("bfmmla")},
   {"vpdpbusd", ARCH_X86_64,  CPU_AVX512VNNI, NULL, DOT_U8,   DOT_S8,   4, 1, 1, 512, 1, X86("avx512.vpdpbusd.%d")},
+  {"vpdpbusd", ARCH_X86_64,  CPU_AVXVNNI,    NULL, DOT_U8,   DOT_S8,   4, 1, 1, 256, 1, X86("avx512.vpdpbusd.%d")},
+  PAIRS("vpmaddwd", CPU_AVX512BW, 512, X86("avx512.pmaddw.d.512"))
+  PAIRS("vpmaddwd", CPU_AVX2, 256, X86("avx2.pmadd.wd"))
+  PAIRS("pmaddwd", CPU_SSE42, 128, X86("sse2.pmadd.wd"))
   {"vdpbf16ps", ARCH_X86_64, CPU_AVX512BF16, NULL, DOT_BF16, DOT_BF16, 2, 1, 1, 512, .5, X86("avx512bf16.dpbf16ps.%d")},
   {"tdpbusd", ARCH_X86_64,  CPU_NFEATURES,  "amx-int8", DOT_U8,   DOT_S8,   64, 16, 16, 0, 0.0625, NULL},
   {"tdpbssd", ARCH_X86_64,  CPU_NFEATURES,  "amx-int8", DOT_S8,   DOT_S8,   64, 16, 16, 0, 0.0625, NULL},
@@ -37,11 +46,15 @@ static bool has_row(const Target *t, const TargetDot *r)
          target_has(t, r->feature);
 }
 
+bool target_dot_of_pairs(const TargetDot *r) { return r->group == 4 && r->rate < 0.5 && r->rows == 1 && r->bits; }
+
 /* Vectors of 32-bit sums that the instruction takes. */
 static bool takes_lanes(const Target *t, const TargetDot *r, int lanes)
 {
   if (r->rows > 1 || lanes * 32 > r->bits) return false;
   if (r->arch == ARCH_AARCH64) return lanes == 2 || lanes == 4;
+  if (target_dot_of_pairs(r)) return lanes * 32 == r->bits;
+  if (r->feature == CPU_AVXVNNI) return lanes == 4 || lanes == 8;
   return lanes == 16 || (target_has(t, CPU_AVX512VL) && (lanes == 4 || lanes == 8));
 }
 

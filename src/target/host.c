@@ -51,10 +51,10 @@ static uint64_t processor_features(void)
   return FEATURE(SSE42, c1 >> 20 & 1) | FEATURE(POPCNT, c1 >> 23 & 1) | FEATURE(AVX, avx) |
          FEATURE(FMA, avx && (c1 >> 12 & 1)) | FEATURE(F16C, avx && (c1 >> 29 & 1)) |
          FEATURE(AVX2, avx && (b7 >> 5 & 1)) | FEATURE(BMI2, b7 >> 8 & 1) | FEATURE(LZCNT, cx >> 5 & 1) |
-         FEATURE(AVX512F, avx512) | FEATURE(AVX512DQ, avx512 && (b7 >> 17 & 1)) |
-         FEATURE(AVX512CD, avx512 && (b7 >> 28 & 1)) | FEATURE(AVX512BW, avx512 && (b7 >> 30 & 1)) |
-         FEATURE(AVX512VL, avx512 && (b7 >> 31 & 1)) | FEATURE(AVX512VNNI, avx512 && (c7 >> 11 & 1)) |
-         FEATURE(AVX512BF16, avx512 && (a71 >> 5 & 1));
+         FEATURE(AVXVNNI, avx && (a71 >> 4 & 1)) | FEATURE(AVX512F, avx512) |
+         FEATURE(AVX512DQ, avx512 && (b7 >> 17 & 1)) | FEATURE(AVX512CD, avx512 && (b7 >> 28 & 1)) |
+         FEATURE(AVX512BW, avx512 && (b7 >> 30 & 1)) | FEATURE(AVX512VL, avx512 && (b7 >> 31 & 1)) |
+         FEATURE(AVX512VNNI, avx512 && (c7 >> 11 & 1)) | FEATURE(AVX512BF16, avx512 && (a71 >> 5 & 1));
 }
 
 static const char *intel_name(int model, uint64_t have)

@@ -29,6 +29,7 @@ static uint64_t feature_needs(CpuFeature f)
   case CPU_AVX2:
   case CPU_FMA:
   case CPU_F16C: return F(AVX);
+  case CPU_AVXVNNI: return F(AVX2);
   case CPU_AVX512F: return F(AVX2) | F(FMA) | F(F16C);
   case CPU_AVX512BW:
   case CPU_AVX512DQ:

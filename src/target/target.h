@@ -60,6 +60,7 @@ typedef struct TargetKind {
   X(CPU_BMI2, "bmi2", ARCH_X86_64)                 \
   X(CPU_POPCNT, "popcnt", ARCH_X86_64)             \
   X(CPU_LZCNT, "lzcnt", ARCH_X86_64)               \
+  X(CPU_AVXVNNI, "avxvnni", ARCH_X86_64)           \
   X(CPU_AVX512F, "avx512f", ARCH_X86_64)           \
   X(CPU_AVX512BW, "avx512bw", ARCH_X86_64)         \
   X(CPU_AVX512DQ, "avx512dq", ARCH_X86_64)         \
@@ -172,6 +173,8 @@ typedef struct TargetDot {
 } TargetDot;
 /* The row for these operands, lane by lane over so many sums; NULL: there is none, and it is spelt out. */
 const TargetDot *target_dot(const Target *, DotElement a, DotElement b, int lanes);
+/* Does it take bytes as two vectors of 16 bits each, the even ones and the odd ones? */
+bool target_dot_of_pairs(const TargetDot *);
 /* Of the data of a product whose weight is int8: what its fastest instruction takes.  False: it does not matter. */
 bool target_dot_data(const Target *, DotElement *out);
 /* Are 16 bytes looked up in a table of 256 by a few instructions? */

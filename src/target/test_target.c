@@ -68,8 +68,8 @@ static void test_cross_avx512(void **state)
   assert_true(target_has(t, CPU_AVX512VL));
   assert_false(target_has(t, CPU_AVX512VNNI));
   assert_string_equal(target_llvm_features(ctx_arena(ctx), t),
-                      "+sse4.2,+avx,+avx2,+fma,+f16c,+bmi2,+popcnt,+lzcnt,+avx512f,+avx512bw,+avx512dq,+avx512vl,"
-                      "+avx512cd,-avx512vnni,-avx512bf16");
+                      "+sse4.2,+avx,+avx2,+fma,+f16c,+bmi2,+popcnt,+lzcnt,-avxvnni,+avx512f,+avx512bw,+avx512dq,"
+                      "+avx512vl,+avx512cd,-avx512vnni,-avx512bf16");
 }
 
 static void test_levels(void **state)
@@ -156,9 +156,15 @@ static void test_dots(void **state)
   t = parse("llvm -mcpu=sapphirerapids");
   assert_string_equal(dot_name(t, DOT_U8, DOT_S8, 16), "vpdpbusd");
   assert_string_equal(dot_name(t, DOT_BF16, DOT_BF16, 16), "vdpbf16ps");
-  assert_string_equal(dot_name(t, DOT_S8, DOT_S8, 16), "");
+  assert_string_equal(dot_name(t, DOT_S8, DOT_S8, 16), "vpmaddwd");
   assert_true(target_dot_data(t, &data) && data == DOT_U8);
-  assert_false(target_dot_data(parse("llvm -mcpu=x86-64-v3"), &data));
+  t = parse("llvm -mcpu=alderlake");
+  assert_string_equal(dot_name(t, DOT_U8, DOT_S8, 8), "vpdpbusd");
+  assert_string_equal(dot_name(t, DOT_S8, DOT_S8, 8), "vpmaddwd");
+  t = parse("llvm -mcpu=x86-64-v3");
+  assert_string_equal(dot_name(t, DOT_U8, DOT_S8, 8), "vpmaddwd");
+  assert_string_equal(dot_name(t, DOT_U8, DOT_S8, 4), "pmaddwd");
+  assert_true(target_dot_data(t, &data) && data == DOT_S8);
   assert_false(target_dot_data(parse("c"), &data));
 }
 
@@ -189,7 +195,8 @@ static void test_host_agrees_with_the_kernel(void **state)
   static const struct { CpuFeature f; const char *word; } words[] = {
       {CPU_SSE42, " sse4_2 "}, {CPU_AVX, " avx "}, {CPU_AVX2, " avx2 "}, {CPU_FMA, " fma "}, {CPU_F16C, " f16c "},
       {CPU_BMI2, " bmi2 "}, {CPU_POPCNT, " popcnt "}, {CPU_LZCNT, " abm "}, {CPU_AVX512F, " avx512f "},
-      {CPU_AVX512BW, " avx512bw "}, {CPU_AVX512VNNI, " avx512_vnni "}, {CPU_AVX512BF16, " avx512_bf16 "},
+      {CPU_AVXVNNI, " avx_vnni "}, {CPU_AVX512BW, " avx512bw "}, {CPU_AVX512VNNI, " avx512_vnni "},
+      {CPU_AVX512BF16, " avx512_bf16 "},
       {CPU_NEON, " asimd "}, {CPU_FP16, " asimdhp "}, {CPU_DOTPROD, " asimddp "}, {CPU_I8MM, " i8mm "},
       {CPU_BF16, " bf16 "}, {CPU_LSE, " atomics "}, {CPU_SVE, " sve "},
   };

@@ -1,5 +1,9 @@
 """The intrinsic dot: several products of narrow elements in one sum, by an instruction where there is one."""
 
+import os
+import shutil
+import subprocess
+
 import numpy as np
 import pytest
 
@@ -52,12 +56,60 @@ def test_values(ta, tb, target):
     ("llvm -mtriple=aarch64-linux-gnu -mattr=+neon,+dotprod,+i8mm", ("int8", "uint8"), "usdot"),
     ("llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server", ("uint8", "int8"), "vpdpbusd"),
     ("llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server", ("int8", "uint8"), "vpdpbusd"),
+    ("llvm -mtriple=x86_64-linux-gnu -mcpu=alderlake", ("uint8", "int8"), "vpdpbusd"),
+    ("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell", ("int8", "int8"), "vpmaddwd"),
+    ("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell", ("uint8", "int8"), "vpmaddwd"),
+    ("llvm -mtriple=x86_64-linux-gnu -mcpu=nehalem", ("uint8", "uint8"), "pmaddwd"),
 ])  # fmt: skip
 @pytest.mark.skipif(not call("build_info")[0], reason="it looks for instructions in LLVM's assembly")
 def test_instructions(target, kinds, instruction):
     text = lathe.build(*product(*kinds), target=target, name="mm").get_source("asm")
     count = text.count(instruction) + (text.count("sudot") if instruction == "usdot" else 0)  # a word from a lane
     assert count >= 6 * 4  # a row of the tile for each step
+
+
+EMULATED = {
+    "aarch64": ["+neon,+dotprod,+i8mm", "+neon"],
+    "x86_64": ["+avx2", "+sse4.2"],
+}
+PROGRAM = """
+#include <stdio.h>
+int mm(const void *a, const void *b, void *c, void *, void *);
+static %s a[%d] = {%s};
+static %s b[%d] = {%s};
+static int c[%d];
+int main(void)
+{
+  if (mm(a, b, c, 0, 0)) return 1;
+  for (unsigned i = 0; i < sizeof c / sizeof *c; i++) printf("%%d\\n", c[i]);
+}
+"""
+
+
+@pytest.mark.parametrize("arch, features", [(arch, f) for arch, rows in EMULATED.items() for f in rows])
+@pytest.mark.parametrize("ta, tb", [("int8", "int8"), ("uint8", "int8")])
+@pytest.mark.skipif(not call("build_info")[0], reason="it is about LLVM's code")
+def test_values_elsewhere(tmp_path, arch, features, ta, tb):
+    """The largest and the least values, by the instructions of a machine that qemu knows."""
+    native = os.uname().machine == arch
+    gcc, qemu = "gcc" if native else f"{arch}-linux-gnu-gcc", f"qemu-{arch}"
+    if not shutil.which(gcc) or not shutil.which(qemu):
+        pytest.skip(f"needs {gcc} and {qemu}")
+    f = lathe.build(*product(ta, tb), target=f"llvm -mtriple={arch}-linux-gnu -mattr={features}", name="mm")
+    r = np.random.default_rng(2)
+    a, b = (r.choice([np.iinfo(t).min, np.iinfo(t).max, 3], n).astype(t) for t, n in ((ta, M * K), (tb, N * K)))
+    kind = {"int8": "signed char", "uint8": "unsigned char"}
+    rows = [", ".join(map(str, x)) for x in (a, b)]
+    source = PROGRAM % (kind[ta], M * K, rows[0], kind[tb], N * K, rows[1], M * N)
+    (tmp_path / "main.c").write_text(source)
+    (tmp_path / "mm.s").write_text(f.get_source("asm"))
+    program = tmp_path / "program"
+    march = ["-march=armv8.6-a"] if arch == "aarch64" else []  # for the assembler
+    subprocess.run([gcc, *march, "-static", "-w", "-o", program, tmp_path / "main.c", tmp_path / "mm.s"], check=True)
+    out = subprocess.run([qemu, "-cpu", "max", program], check=True, capture_output=True, text=True).stdout
+    w = b.reshape(N // 8, K // 4, 8, 4).transpose(0, 2, 1, 3).reshape(N, K)
+    want = a.reshape(M, K).astype("int64") @ w.astype("int64").T
+    np.testing.assert_array_equal(np.array(out.split(), "int64").reshape(M, N), want)
 
 
 def test_refused():

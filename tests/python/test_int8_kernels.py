@@ -145,3 +145,13 @@ def test_odd_dense(rng, rows, inner, units):
     y = Q.requantize(sums + bias, const(2e-3, "float32"), none, unit, const(5), out_dtype="int8")
     _, impls = compiled(y, {"x": data})
     assert not has_dot() or "matmul.int8" in impls
+
+
+@pytest.mark.parametrize("cpu, instruction", [("haswell", "vpmaddwd"), ("alderlake", "vpdpbusd"),
+                                              ("icelake-server", "vpdpbusd"), ("skylake-avx512", "vpmaddwd")])  # fmt: skip
+@pytest.mark.skipif(not LLVM, reason="it looks for instructions in LLVM's assembly")
+def test_convolution_instructions(rng, cpu, instruction):
+    """Convolutions on x86 sum words of bytes too."""
+    weight = rng.integers(-128, 128, (64, 64, 1, 1)).astype("int8")
+    text = assembly(conv(np.zeros((1, 64, 8, 8), "int8"), weight, 3), f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}")
+    assert text.count(instruction) >= 8
