@@ -90,6 +90,20 @@ static Offload *region_of(Regions *r, const Node *n)
   return at < 0 || r->parent[at] < 0 ? NULL : r->of[find(r, at)];
 }
 
+/* What an end reads is a result of its region; a tuple is put together outside, of those of its fields that the region
+ * computes and of what others gave it. */
+static void add_result(Regions *r, Offload *g, const Node *n)
+{
+  if (n->kind == N_TUPLE) {
+    for (int i = 0; i < n->nargs; i++) add_result(r, g, n->arg[i]);
+    return;
+  }
+  if (is_begin(n) || region_of(r, n) != g) return;
+  for (int k = 0; k < g->out.n; k++)
+    if (g->out.v[k] == n) return;
+  vec_push(r->arena, &g->out, n);
+}
+
 static void collect(Regions *r)
 {
   r->of = arena_array(r->arena, Offload *, r->nnode + 1);
@@ -97,9 +111,7 @@ static void collect(Regions *r)
     const Node *n = r->node[i];
     if (is_end(n) && region_of(r, n->arg[0])) {
       Offload *g = region_of(r, n->arg[0]);
-      bool known = false;
-      for (int k = 0; k < g->out.n; k++) known |= g->out.v[k] == n->arg[0];
-      if (!known) vec_push(r->arena, &g->out, n->arg[0]);
+      add_result(r, g, n->arg[0]);
       g->compiler = call_str(n, "compiler");
     }
     if (r->parent[i] < 0) continue;
@@ -293,12 +305,27 @@ static const Node *operand_inside(Making *k, const Node *begin)
   return now;
 }
 
+/* Those nodes of the region that its results are made of. */
+static Map needed_nodes(const Making *k)
+{
+  Map needed = {0};
+  Arena *arena = k->rw->arena;
+  for (int i = 0; i < k->region->out.n; i++) map_put(arena, &needed, k->region->out.v[i], arena);
+  for (int i = k->region->node.n - 1; i >= 0; i--) {
+    const Node *n = k->region->node.v[i];
+    for (int a = 0; map_has(&needed, n) && a < n->nargs; a++) map_put(arena, &needed, n->arg[a], arena);
+  }
+  return needed;
+}
+
 /* The region's nodes come arguments first. */
 static void copy_inside(Making *k)
 {
   Module *m = k->rw->m;
+  Map needed = needed_nodes(k);
   for (int i = 0; i < k->region->node.n; i++) {
     const Node *old = k->region->node.v[i];
+    if (!map_has(&needed, old)) continue;
     if (is_begin(old)) {
       map_put(k->rw->arena, &k->inner, old, (void *)(uintptr_t)operand_inside(k, old));
       continue;
@@ -349,17 +376,30 @@ static const Node *make_function(GraphRewriter *rw, Offload *g)
   return node_apply(m, node_global(m, symbol), k.arg.n, k.arg.v);
 }
 
+/* A result of the region as it is outside. */
+static const Node *result_of(GraphRewriter *rw, Offload *g, const Node *n)
+{
+  Module *m = rw->m;
+  Partition *p = rw->env;
+  if (n->kind == N_TUPLE) {
+    const Node **field = arena_array(rw->arena, const Node *, n->nargs + 1);
+    for (int i = 0; i < n->nargs; i++) field[i] = result_of(rw, g, n->arg[i]);
+    return node_tuple(m, n->nargs, field);
+  }
+  if (is_begin(n) || region_of(&p->regions, n) != g) return graph_rewrite(rw, is_begin(n) ? n->arg[0] : n);
+  if (!g->call) g->call = make_function(rw, g);
+  int i = 0;
+  while (g->out.v[i] != n) i++;
+  return g->out.n == 1 ? g->call : node_get(m, g->call, i);
+}
+
 static const Node *put_calls(GraphRewriter *rw, const Node *old, const Node *now)
 {
   Partition *p = rw->env;
   if (!is_begin(old) && !is_end(old)) return now;
   Offload *g = is_end(old) ? region_of(&p->regions, old->arg[0]) : NULL;
   if (!g || is_default(g->compiler)) return now->arg[0];
-  if (!g->call) g->call = make_function(rw, g);
-  if (g->out.n == 1) return g->call;
-  int i = 0;
-  while (g->out.v[i] != old->arg[0]) i++;
-  return node_get(rw->m, g->call, i);
+  return result_of(rw, g, old->arg[0]);
 }
 
 void pass_partition_graph(PassContext *pc, Module *m, void *env)
