@@ -8,13 +8,12 @@
 
 static Module *stmt_module(const LatheValue *v) { return ((const Handle *)v->u.p)->m; }
 
-/* A statement that may become part of another: one that is part already is copied. */
+/* A statement that may become part of another: one that is part already, or stands in another module, is copied. */
 static Stmt *take_stmt(Call *c, Module *m, const LatheValue *v)
 {
   if (v->tag == LATHE_NONE) return NULL;
   Stmt *s = (Stmt *)api_value_ptr(v);
-  if (stmt_module(v) != m)
-    raise(c->ctx, ERR_ARGUMENT, NOWHERE, "%s: a statement that belongs to another world", c->function->name);
+  if (stmt_module(v) != m) return stmt_import(api_importer(c, m, stmt_module(v)), s);
   return s->parent ? stmt_clone(m, s) : s;
 }
 

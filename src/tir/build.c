@@ -245,6 +245,7 @@ typedef struct Copier {
   Module *m; /* where the copy lives */
   bool fresh;
   Importer *import; /* import only */
+  bool own_ids;     /* import: statements get ids of the new module */
   Map *vars;        /* fresh: Var* -> Expr* */
   Map buffers;      /* fresh: Buffer* -> Buffer* */
   StrMap names;     /* fresh: block names in use */
@@ -425,7 +426,7 @@ static void copy_attr(Copier *c, Stmt *to, const Stmt *s)
 static Stmt *copy_stmt(Copier *c, const Stmt *s)
 {
   Stmt *to = stmt_new(c->m, s->kind);
-  if (!c->fresh) {
+  if (!c->fresh && !c->own_ids) {
     to->id = s->id;
     if (c->import && s->id >= c->m->next_id) c->m->next_id = s->id + 1;
   }
@@ -600,6 +601,14 @@ PrimFunc *func_clone(const PrimFunc *f)
 {
   PrimFunc *to = func_new(f->m, f->name, f->nparam, f->param, stmt_clone(f->m, f->body));
   to->attrs = annots_copy(f->m->arena, &f->attrs);
+  return to;
+}
+
+Stmt *stmt_import(Importer *import, const Stmt *s)
+{
+  Copier c = {.m = import->dst, .import = import, .own_ids = true};
+  Stmt *to = copy_stmt(&c, s);
+  stmt_link(to, NULL);
   return to;
 }
 

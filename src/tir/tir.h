@@ -184,6 +184,8 @@ Stmt *stmt_nop(Module *); /* evaluate(0) */
 
 /* Deep copy in the same module; keeps ids, shares expressions. */
 Stmt *stmt_clone(Module *, const Stmt *);
+/* Deep copy in the importer's module, with ids of its own there. */
+Stmt *stmt_import(Importer *, const Stmt *);
 /* Deep copy with fresh ids, fresh loop, block and let variables, fresh buffers for
  * those allocated inside, and block names that are new in the tree s stands in.
  * var_map (Var* -> Expr*, may be NULL) is applied on the way and receives the new
