@@ -124,7 +124,7 @@ const char *tree_what(Sched *, const Stmt *);
 
 /* Knows the loops and block variables around `at`, and at's own if it has some. */
 Analyzer *facts_analyzer(Sched *, Stmt *at);
-/* Knows what is around and below a statement, but variables with a single value keep their names: for what the user reads. */
+/* Knows what is around and below a statement, but variables with a single value keep their names: for users to read. */
 Analyzer *facts_analyzer_named(Sched *, Stmt *);
 /* Also knows every loop below s. */
 void facts_bind_below(Analyzer *, Stmt *s);

@@ -1,5 +1,5 @@
-"""Programs in the manner of TVM's tutorials, unchanged but for the import: the quick start, passes of one's own over loops,
-tensor intrinsics by name, functions of Python inside of scripts, errors that are handed to a renderer."""
+"""Programs in the manner of TVM's tutorials, unchanged but for the import: the quick start, passes of one's own over
+loops, tensor intrinsics by name, functions of Python inside of scripts, errors that are handed to a renderer."""
 
 import numpy as np
 import pytest
