@@ -83,6 +83,29 @@ static void detect(void)
   add("sve", cap >> 22 & 1);
 }
 
+#elif defined(__arm__) && defined(__linux__)
+#include <sys/auxv.h>
+
+static void detect(void)
+{
+  unsigned long cap = getauxval(AT_HWCAP);
+  add("neon", cap >> 12 & 1);
+  add("vfp2", cap >> 6 & 1);
+  add("vfp3", cap >> 13 & 1);
+  add("vfp4", cap >> 16 & 1);
+  add("d32", cap >> 19 & 1);
+}
+
+#elif defined(__riscv) && defined(__linux__)
+#include <sys/auxv.h>
+
+/* A bit for each extension of one letter. */
+static void detect(void)
+{
+  unsigned long cap = getauxval(AT_HWCAP);
+  for (char name[2] = "a"; name[0] <= 'z'; name[0]++) add(name, cap >> (name[0] - 'a') & 1);
+}
+
 #else
 static void detect(void)
 {

@@ -118,8 +118,8 @@ const char *const *code_feature_flags(Arena *arena, const Target *t, int *n)
   }
   if (t->device.kind == DEVICE_MICRO)
     for (const char *const *f = micro_flags(t); *f; f++) vec_push(arena, args, *f);
+  if (code_uses_clang(t)) vec_push(arena, args, arena_printf(arena, "--target=%s", t->triple));
   if (t->arch == ARCH_WASM32) { /* every engine that has vectors has the others too */
-    vec_push(arena, args, arena_printf(arena, "--target=%s", t->triple));
     if (t->vector_bits >= 128) vec_push(arena, args, "-mbulk-memory"), vec_push(arena, args, "-mnontrapping-fptoint");
     for (const char *p = t->attrs; *p;) {
       size_t len = strcspn(p, ",");
@@ -142,7 +142,7 @@ static const char *micro_tools(const Target *t)
 static const char *c_compiler(Arena *arena, const Target *t)
 {
   if (t->device.kind == DEVICE_MICRO) return arena_printf(arena, "%s-gcc", micro_tools(t));
-  if (t->arch == ARCH_WASM32) return code_wasm_compiler(arena);
+  if (code_uses_clang(t)) return code_clang(arena);
   if (t->arch == target_host_arch() || target_is_gpu(t)) return getenv("CC") && getenv("CC")[0] ? getenv("CC") : "cc";
   return arena_printf(arena, "%s-gcc", t->triple);
 }
@@ -158,12 +158,11 @@ static void compile_c_with(Ctx *ctx, const Target *target, const char *source, i
     "-fno-schedule-insns", /* gcc's first scheduling pass spills accumulators; clang ignores it */
   };
   for (size_t i = 0; i < sizeof always / sizeof *always; i++) vec_push(a, &args, always[i]);
-  if (target->arch == ARCH_WASM32) {
+  if (code_uses_clang(target)) {
     vec_push(a, &args, "-nostdlibinc");
-    vec_push(a, &args, arena_printf(a, "-I%s", code_wasm_include(ctx, source)));
-  } else if (target->device.kind != DEVICE_MICRO) {
-    vec_push(a, &args, "-fPIC");
+    vec_push(a, &args, arena_printf(a, "-I%s", code_clang_include(ctx, source)));
   }
+  if (target->arch != ARCH_WASM32 && target->device.kind != DEVICE_MICRO) vec_push(a, &args, "-fPIC");
   int nflag;
   const char *const *flag = code_feature_flags(a, target, &nflag);
   for (int i = 0; i < nflag; i++) vec_push(a, &args, flag[i]);
@@ -210,7 +209,7 @@ void code_archive(Ctx *ctx, const Target *t, const char *object, const char *arc
 {
   Arena *a = scratch(ctx);
   const char *ar = t->device.kind == DEVICE_MICRO  ? arena_printf(a, "%s-ar", micro_tools(t))
-                   : t->arch == ARCH_WASM32        ? code_wasm_archiver(a)
+                   : code_uses_clang(t)            ? code_llvm_archiver(a)
                    : t->arch == target_host_arch() ? "ar"
                                                    : arena_printf(a, "%s-ar", t->triple);
   const char *said = "";
@@ -305,8 +304,8 @@ void code_check_tools(Ctx *ctx, const Target *t, const char *path, const char *w
 {
   Scope scope = scope_begin(ctx);
   Arena *a = scratch(ctx);
-  if (t->arch == ARCH_WASM32 && t->codegen == CODEGEN_C) {
-    code_check_wasm(ctx, path, false);
+  if (code_uses_clang(t) && t->codegen == CODEGEN_C) {
+    code_check_clang(ctx, t, path, false);
     scope_end(ctx, scope);
     return;
   }

@@ -149,14 +149,16 @@ int code_write_objects(Code *, const char *folder, const char ***paths);
 /* Code of the C backend, compiled with cc into a temporary library and loaded. */
 const LatheRtModuleInfo *code_load_c(Code *);
 
-/* ---- wasm.c: WebAssembly, through clang and wasm-ld ----------------------------------------------- */
-/* Raises with the package to install unless a C file can be compiled, and linked. */
-void code_check_wasm(Ctx *, const char *path, bool links);
-const char *code_wasm_compiler(Arena *);
-const char *code_wasm_archiver(Arena *);
+/* ---- clang.c: machines that clang compiles for, without a C library here ----------------------------- */
+/* WebAssembly, Apple's systems, Android, Hexagon. */
+bool code_uses_clang(const Target *);
+/* Raises with the package to install unless a C file can be compiled, and linked (WebAssembly). */
+void code_check_clang(Ctx *, const Target *, const char *path, bool links);
+const char *code_clang(Arena *);
+const char *code_llvm_archiver(Arena *);
 /* Writes a math.h for the source beside it; the folder. */
-const char *code_wasm_include(Ctx *, const char *source);
-/* An assembler file that takes in others of the folder. */
+const char *code_clang_include(Ctx *, const char *source);
+/* WebAssembly: an assembler file that takes in others of the folder. */
 void code_assemble_wasm(Ctx *, const Target *, const char *source, const char *folder, const char *object);
 /* Links to one module that exports what its functions say, with so large a stack. */
 void code_link_wasm(Ctx *, int n, const char *const *objects, int64_t stack_bytes, const char *path);

@@ -713,7 +713,7 @@ void aot_export(Aot *a, const char *path, WeightsPlace weights)
     return;
   }
   AotFiles files = {0};
-  bool one_object = a->p->target->arch == ARCH_WASM32 && (kind == AOT_OBJECT || kind == AOT_ARCHIVE);
+  bool one_object = code_uses_clang(a->p->target) && (kind == AOT_OBJECT || kind == AOT_ARCHIVE);
   aot_files(a, arena, stem, one_object ? WEIGHTS_TEXT : weights, &files);
   if (kind == AOT_SOURCE) {
     write_files(ctx, &files, arena_strndup(arena, path, (size_t)(base - path)));

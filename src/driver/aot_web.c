@@ -155,7 +155,8 @@ static const char model_js[] =
     "  }\n"
     "  const response = source instanceof Response ? source : await fetch(source);\n"
     "  if (!response.ok) throw new Error(`${response.url}: the server answers ${response.status}`);\n"
-    "  if (/^application\\/wasm/.test(response.headers.get(\"Content-Type\"))) return WebAssembly.compileStreaming(response);\n"
+    "  const streams = /^application\\/wasm/.test(response.headers.get(\"Content-Type\"));\n"
+    "  if (streams) return WebAssembly.compileStreaming(response);\n"
     "  return WebAssembly.compile(await response.arrayBuffer());\n"
     "}\n\n"
     "const elements = (port) => port.shape.reduce((n, d) => n * d, 1);\n\n"
@@ -182,17 +183,19 @@ static const char model_js[] =
     "  }\n\n"
     "  run(inputs, name = Object.keys(entries)[0]) {\n"
     "    const entry = entries[name];\n"
-    "    if (!entry) throw new Error(`the model has no entry '${name}'; it has ${Object.keys(entries).join(\", \")}`);\n"
+    "    const names = Object.keys(entries).join(\", \");\n"
+    "    if (!entry) throw new Error(`the model has no entry '${name}'; it has ${names}`);\n"
+    "    const known = entry.inputs.map((port) => port.name);\n"
     "    const { inputs: to, outputs: from } = this.#views[name];\n"
     "    for (const given of Object.keys(inputs))\n"
-    "      if (!entry.inputs.some((port) => port.name === given))\n"
-    "        throw new Error(`there is no input '${given}'; there are ${entry.inputs.map((p) => p.name).join(\", \")}`);\n"
+    "      if (!known.includes(given)) throw new Error(`there is no input '${given}'; there are ${known.join(\", \")}`);\n"
     "    entry.inputs.forEach((port, i) => {\n"
     "      const x = inputs[port.name];\n"
+    "      const said = x === undefined ? \"nothing\" : `${x?.constructor?.name} of ${x?.length}`;\n"
     "      if (!(x instanceof port.array) || x.length !== to[i].length)\n"
     "        throw new TypeError(\n"
     "          `input '${port.name}' takes a ${port.array.name} of ${to[i].length} elements (${port.dtype} ` +\n"
-    "            `${port.shape.join(\" x \") || \"scalar\"}), not ${x === undefined ? \"nothing\" : `${x?.constructor?.name} of ${x?.length}`}`,\n"
+    "            `${port.shape.join(\" x \") || \"scalar\"}), not ${said}`,\n"
     "        );\n"
     "      to[i].set(x);\n"
     "    });\n"
@@ -223,7 +226,9 @@ static const char page_js[] =
     "    const model = await load();\n"
     "    const loaded = performance.now() - start;\n"
     "    const size = (port) => port.shape.reduce((n, d) => n * d, 1);\n"
-    "    const number = (port) => port.dtype.startsWith(\"float\") && !port.array.name.startsWith(\"Uint\") ? Math.random() : 0;\n"
+    "    const type = (port) => `${port.dtype} ${port.shape.join(\" x \")}`;\n"
+    "    const text = (x) => (typeof x === \"number\" ? x.toPrecision(4) : x);\n"
+    "    const number = (port) => (port.array.name.startsWith(\"Float\") ? Math.random() : 0);\n"
     "    const value = (port) => (port.array.name.startsWith(\"Big\") ? 0n : number(port));\n"
     "    const inputs = Object.fromEntries(\n"
     "      model.inputs.map((port) => [port.name, port.array.from({ length: size(port) }, () => value(port))]));\n"
@@ -234,10 +239,9 @@ static const char page_js[] =
     "      outputs = model.run(inputs);\n"
     "      best = Math.min(best, performance.now() - before);\n"
     "    }\n"
-    "    for (const port of model.inputs) row(\"input\", port.name, `${port.dtype} ${port.shape.join(\" x \")}`, \"\");\n"
+    "    for (const port of model.inputs) row(\"input\", port.name, type(port), \"\");\n"
     "    for (const port of model.outputs)\n"
-    "      row(\"output\", port.name, `${port.dtype} ${port.shape.join(\" x \")}`,\n"
-    "          [...outputs[port.name].slice(0, 8)].map((x) => (typeof x === \"number\" ? x.toPrecision(4) : x)).join(\", \"));\n"
+    "      row(\"output\", port.name, type(port), [...outputs[port.name].slice(0, 8)].map(text).join(\", \"));\n"
     "    say(`loaded in ${loaded.toFixed(1)} ms; a run takes ${best.toFixed(2)} ms`);\n"
     "  } catch (error) {\n"
     "    say(String(error));\n"
@@ -361,7 +365,7 @@ void aot_check_web(Ctx *ctx, const Target *t, const char *path)
 {
   if (t->arch != ARCH_WASM32)
     raise(ctx, ERR_ARGUMENT, NOWHERE, "a module for browsers is WebAssembly: its target is wasm, not '%s'", t->text);
-  code_check_wasm(ctx, path, true);
+  code_check_clang(ctx, t, path, true);
   const char *slash = strrchr(path, '/');
   const char *page = arena_printf(scratch(ctx), "%.*sindex.html", slash ? (int)(slash + 1 - path) : 0, path);
   linkable_check_own(ctx, path, "module");

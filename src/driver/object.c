@@ -232,7 +232,8 @@ ObjectForm object_form(Ctx *ctx, const char *object, const char *target)
   Elf64_Ehdr h = is_elf ? unpack_header(bytes, wide) : (Elf64_Ehdr){0};
   if (machine_row(h.e_machine, wide) < 0)
     raise(ctx, ERR_UNSUPPORTED, NOWHERE,
-          "target '%s': a model file can be made for ELF machines (x86-64, AArch64, ARM, RISC-V); write .c for others",
+          "target '%s': a model file can be made for ELF machines (x86-64, AArch64, ARM, RISC-V); others take a "
+          "program ahead of time (-f c, -f o)",
           target);
   ObjectForm form = {.wide = wide, .machine = h.e_machine, .flags = h.e_flags};
   memcpy(form.ident, h.e_ident, sizeof form.ident);

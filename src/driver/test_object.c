@@ -158,7 +158,7 @@ static void test_other_machine(void **state)
   write_like(&m);
   assert_true(protect(ctx, write_body, &m));
   assert_string_equal(error_message(ctx), "target 'some target': a model file can be made for ELF machines (x86-64, "
-                                          "AArch64, ARM, RISC-V); write .c for others");
+                                          "AArch64, ARM, RISC-V); others take a program ahead of time (-f c, -f o)");
   unlink(m.like);
   ctx_free(ctx);
 }

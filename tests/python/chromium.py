@@ -85,7 +85,7 @@ class Page:
     def wait(self, condition, seconds=120):
         """Until the expression is true."""
         self.run(f"new Promise((done, fail) => {{ const end = Date.now() + {1000 * seconds};"
-                 f" const look = () => ({condition}) ? done() : Date.now() > end ? fail('too late') : setTimeout(look, 20);"
+                 f" const look = () => ({condition}) ? done() : Date.now() > end ? fail('late') : setTimeout(look, 20);"
                  " look(); })")  # fmt: skip
 
 
@@ -95,8 +95,8 @@ def browser():
     to_browser, ours = os.pipe()
     theirs, from_browser = os.pipe()
     with tempfile.TemporaryDirectory() as profile:
-        command = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-                   f"--user-data-dir={profile}", "--remote-debugging-pipe"]  # fmt: skip
+        command = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                   "--no-first-run", f"--user-data-dir={profile}", "--remote-debugging-pipe"]  # fmt: skip
 
         def pipes():  # it reads from 3 and writes to 4
             os.dup2(to_browser, 100), os.dup2(from_browser, 101)

@@ -1,5 +1,5 @@
-"""Models for browsers: WebAssembly with an ES module, in node and in headless Chromium, against the interpreter and ONNX
-Runtime."""
+"""Models for browsers: WebAssembly with an ES module, in node and in headless Chromium, against the interpreter and
+ONNX Runtime."""
 
 import base64
 import gzip
@@ -16,7 +16,7 @@ import pytest
 
 import chromium
 import lathe
-from lathe import error, relay
+from lathe import relay
 from lathe.relay.backend import Executor
 from networks import run_onnxruntime, shared
 
@@ -25,19 +25,22 @@ pytest.importorskip("onnxruntime")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LATHE = pathlib.Path(os.environ.get("LATHE_LIBRARY_PATH", ROOT / "build")).resolve() / "lathe"
 DIGITS = ROOT / "examples/digits/digits.onnx"
-AOT = Executor("aot", {"interface-api": "plain"})
 
 HAS_TOOLS = all(any(map(shutil.which, names)) for names in (("clang-19", "clang"), ("wasm-ld-19", "wasm-ld")))
 needs_tools = pytest.mark.skipif(not HAS_TOOLS, reason="needs clang and wasm-ld (tools/setup web)")
-needs_node = pytest.mark.skipif(not (HAS_TOOLS and shutil.which("node")), reason="needs clang, wasm-ld and node (tools/setup web)")
-needs_browser = pytest.mark.skipif(not (HAS_TOOLS and chromium.BROWSER), reason="needs clang, wasm-ld and chromium (tools/setup web)")
+needs_node = pytest.mark.skipif(
+    not (HAS_TOOLS and shutil.which("node")), reason="needs clang, wasm-ld and node (tools/setup web)"
+)
+needs_browser = pytest.mark.skipif(
+    not (HAS_TOOLS and chromium.BROWSER), reason="needs clang, wasm-ld and chromium (tools/setup web browser)"
+)
 
-# Reads what to run from its input: the module, and for each run the entry and arrays in base64; prints the same of outputs.
+# Reads what to run from its input: the module, and for each run the entry and arrays in base64; prints the outputs so.
 RUNNER = """
 import fs from "node:fs";
 const job = JSON.parse(fs.readFileSync(0));
 const { load } = await import(job.module);
-const model = await load(...job.source);
+const model = await load();
 const answers = job.runs.map(({ entry, inputs }) => {
   const port = (name) => model.entries[entry].inputs.find((p) => p.name === name);
   const array = ([name, text]) => [name, new (port(name).array)(Uint8Array.from(Buffer.from(text, "base64")).buffer)];
@@ -55,11 +58,11 @@ def node(script, *args, stdin=""):
     return done.stdout
 
 
-def run_in_node(module, runs, source=()):
+def run_in_node(module, runs):
     """Bytes of the outputs of runs: (entry, {name: array})."""
     encode = lambda x: base64.b64encode(np.ascontiguousarray(x).tobytes()).decode()
-    job = {"module": str(module), "source": [str(s) for s in source],
-           "runs": [{"entry": e, "inputs": {n: encode(x) for n, x in inputs.items()}} for e, inputs in runs]}  # fmt: skip
+    given = [{"entry": e, "inputs": {n: encode(x) for n, x in inputs.items()}} for e, inputs in runs]
+    job = {"module": str(module), "runs": given}
     return [[base64.b64decode(y) for y in outputs] for outputs in json.loads(node(RUNNER, stdin=json.dumps(job)))]
 
 
@@ -134,7 +137,8 @@ def test_against_the_interpreter(inside, tmp_path):
         for i, (g, w) in enumerate(zip(got, want)):
             tolerance = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-13}.get(str(w.dtype), 0)
             g = np.frombuffer(g, w.dtype).reshape(w.shape).astype("float64")
-            np.testing.assert_allclose(g, w.astype("float64"), rtol=tolerance, atol=tolerance / 10, err_msg=f"{name} {i}")
+            w = w.astype("float64")
+            np.testing.assert_allclose(g, w, rtol=tolerance, atol=tolerance / 10, err_msg=f"{name} {i}")
 
 
 @needs_node
@@ -166,9 +170,10 @@ def test_wrong_inputs_get_a_sentence(digits):
       import {{ load }} from "{digits}/model.js";
       const model = await load();
       const pixels = new Float32Array(64);
-      const tries = [[{{}}], [{{ pixels: new Float32Array(3) }}], [{{ pixels: [1] }}], [{{ pixels: new Float64Array(64) }}],
-                     [{{ pixels, other: pixels }}], [{{ pixels }}, "other"]];
-      for (const args of tries) try {{ model.run(...args); console.log("taken"); }} catch (e) {{ console.log(e.message); }}
+      const tries = [[{{}}], [{{ pixels: new Float32Array(3) }}], [{{ pixels: [1] }}],
+                     [{{ pixels: new Float64Array(64) }}], [{{ pixels, other: pixels }}], [{{ pixels }}, "other"]];
+      for (const args of tries)
+        try {{ model.run(...args); console.log("taken"); }} catch (e) {{ console.log(e.message); }}
       const first = model.run({{ pixels }}).probabilities.slice();
       model.run({{ pixels: pixels.fill(1) }});
       console.log(first.join() === model.run({{ pixels: pixels.fill(0) }}).probabilities.join());
@@ -202,11 +207,12 @@ def test_types(digits, tmp_path):
     assert "run(inputs: Inputs, entry?: \"main\"): Outputs;" in types
     if not shutil.which("tsc"):
         return
-    good = 'import { load } from "./model.js";\nconst m = await load();\nconst y: Float32Array = m.run({ pixels: new Float32Array(64) }).probabilities;\n'
+    good = """import { load } from "./model.js";
+        const y: Float32Array = (await load()).run({ pixels: new Float32Array(64) }).probabilities;"""
     for text, status in ((good, 0), (good.replace("Float32Array(64)", "Int8Array(64)"), 2)):
         (digits / "use.ts").write_text(text)
-        command = ["tsc", "--noEmit", "--strict", "--target", "es2022", "--module", "es2022", "--lib", "es2022,dom", "use.ts"]
-        assert subprocess.run(command, cwd=digits, capture_output=True).returncode == status
+        command = "tsc --noEmit --strict --target es2022 --module es2022 --lib es2022,dom use.ts"
+        assert subprocess.run(command.split(), cwd=digits, capture_output=True).returncode == status
     (digits / "use.ts").unlink()
 
 
@@ -230,11 +236,12 @@ def test_wrong_use_gets_a_sentence(tmp_path):
     shape = ["--shape", "pixels=1,1,8,8"]
     bare = {**os.environ, "PATH": str(tmp_path)}
     out = tmp_path / "out"
-    assert "needs clang, which compiles C to WebAssembly (Debian: apt install clang)" in refused(
+    assert "needs clang, which compiles for WebAssembly (Debian: apt install clang)" in refused(
         DIGITS, "-f", "web", "-o", out, *shape, env=bare)  # fmt: skip
     (tmp_path / "clang").write_text("#!/bin/sh\n")
     (tmp_path / "clang").chmod(0o755)
-    assert "needs the linker wasm-ld (Debian: apt install lld)" in refused(DIGITS, "-f", "web", "-o", out, *shape, env=bare)
+    assert "needs the linker wasm-ld (Debian: apt install lld)" in refused(
+        DIGITS, "-f", "web", "-o", out, *shape, env=bare)  # fmt: skip
     assert "its target is wasm, not 'c'" in refused(DIGITS, "-f", "web", "--target", "c", "-o", out, *shape)
     (tmp_path / "file").write_text("")
     assert "cannot be made" in refused(DIGITS, "-f", "web", "-o", tmp_path / "file", *shape)
@@ -280,7 +287,8 @@ def test_pages_with_digits(pages):
                      " pen.fillRect(x, y, 32, 32) }")  # fmt: skip
             answer = page.run("classify()")
             x = np.array(answer["pixels"], "float32").reshape(1, 1, 8, 8)
-            np.testing.assert_allclose(answer["probabilities"], run_onnxruntime(DIGITS, {"pixels": x})[0][0], rtol=1e-4, atol=1e-6)
+            want = run_onnxruntime(DIGITS, {"pixels": x})[0][0]
+            np.testing.assert_allclose(answer["probabilities"], want, rtol=1e-4, atol=1e-6)
             right += answer["digit"] == label
         assert right >= 8
         page.run("document.querySelector('#clear').click()")  # a stroke from top to bottom

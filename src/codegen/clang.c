@@ -1,20 +1,20 @@
-/* wasm.c: what WebAssembly has instead of a C library and a linker for libraries.
+/* clang.c: machines that have no C library here: clang compiles for them, with a math.h of Lathe's own.
  *
- * There is no libc: clang compiles C with the math.h below.  What the machine has as an instruction (sqrt, floor, …) is
- * compiled to it, functions of float32 are spelled out before code is made (src/lower/math.c), and functions of float64
- * are imported from the page's Math, as module "math". */
-#include <unistd.h>
-
+ * Where there is an operating system its library is linked there, and the header only declares it.  WebAssembly has none:
+ * what the machine has as an instruction (sqrt, floor, …) is compiled to it, functions of float32 are spelled out before
+ * code is made (src/lower/math.c), and functions of float64 are imported from the page's Math, as module "math". */
 #include "codegen/codegen.h"
 
 /* clang-format off */
 static const char math_h[] =
     "#ifndef LATHE_MATH_H\n#define LATHE_MATH_H\n"
     "#define NAN __builtin_nanf(\"\")\n#define INFINITY __builtin_inff()\n"
-    "#define isnan(x) __builtin_isnan(x)\n#define isinf(x) __builtin_isinf(x)\n#define isfinite(x) __builtin_isfinite(x)\n"
+    "#define isnan(x) __builtin_isnan(x)\n#define isinf(x) __builtin_isinf(x)\n"
+    "#define isfinite(x) __builtin_isfinite(x)\n"
     "double fabs(double), sqrt(double), floor(double), ceil(double), trunc(double), nearbyint(double);\n"
     "float fabsf(float), sqrtf(float), floorf(float), ceilf(float), truncf(float), nearbyintf(float);\n"
     "double copysign(double, double);\nfloat copysignf(float, float);\n"
+    "#ifdef __wasm__\n"
     /* under other names: the compiler makes calls of its own of those that it knows */
     "#define IMPORT(name) __attribute__((import_module(\"math\"), import_name(#name)))\n"
     "#define ONE(name) IMPORT(name) double page_math_##name(double); \\\n"
@@ -23,10 +23,12 @@ static const char math_h[] =
     "#define TWO(name) IMPORT(name) double page_math_##name(double, double); \\\n"
     "  static inline double name(double x, double y) { return page_math_##name(x, y); } \\\n"
     "  static inline float name##f(float x, float y) { return (float)page_math_##name(x, y); }\n"
+    "#else\n#define ONE(name) double name(double);  float name##f(float);\n"
+    "#define TWO(name) double name(double, double);  float name##f(float, float);\n#endif\n"
     "ONE(exp) ONE(exp2) ONE(log) ONE(log2) ONE(log10) ONE(log1p) ONE(sin) ONE(cos) ONE(tan) ONE(asin) ONE(acos)\n"
     "ONE(atan) ONE(sinh) ONE(cosh) ONE(tanh) ONE(asinh) ONE(acosh) ONE(atanh) ONE(erf)\n"
     "TWO(atan2) TWO(pow) TWO(fmod) TWO(hypot) TWO(nextafter)\n"
-    "#undef ONE\n#undef TWO\n#undef IMPORT\n"
+    "#undef ONE\n#undef TWO\n#undef IMPORT\n#ifdef __wasm__\n"
     /* halves go away from zero */
     "static inline double round(double x)\n{\n"
     "  const double t = trunc(x);\n  return fabs(x - t) >= 0.5 ? t + copysign(1.0, x) : t;\n}\n"
@@ -37,10 +39,12 @@ static const char math_h[] =
     "  const union { unsigned long long bits; double value; } power = {(unsigned long long)(n + 1023) << 52};\n"
     "  return x * power.value;\n}\n"
     "static inline float ldexpf(float x, int n) { return (float)ldexp(x, n); }\n"
+    "#else\ndouble round(double), ldexp(double, int), fma(double, double, double);\n"
+    "float roundf(float), ldexpf(float, int), fmaf(float, float, float);\n#endif\n"
     "#endif\n";
 /* clang-format on */
 
-const char *code_wasm_include(Ctx *ctx, const char *source)
+const char *code_clang_include(Ctx *ctx, const char *source)
 {
   const char *slash = strrchr(source, '/');
   const char *folder = slash ? arena_strndup(scratch(ctx), source, (size_t)(slash - source)) : ".";
@@ -49,19 +53,25 @@ const char *code_wasm_include(Ctx *ctx, const char *source)
 }
 
 /* The newest that Debian has, or the one that is called so. */
-const char *code_wasm_compiler(Arena *a) { return process_exists(a, "clang-19") ? "clang-19" : "clang"; }
-const char *code_wasm_archiver(Arena *a) { return process_exists(a, "llvm-ar-19") ? "llvm-ar-19" : "llvm-ar"; }
+const char *code_clang(Arena *a) { return process_exists(a, "clang-19") ? "clang-19" : "clang"; }
+const char *code_llvm_archiver(Arena *a) { return process_exists(a, "llvm-ar-19") ? "llvm-ar-19" : "llvm-ar"; }
 static const char *wasm_linker(Arena *a) { return process_exists(a, "wasm-ld-19") ? "wasm-ld-19" : "wasm-ld"; }
 
-void code_check_wasm(Ctx *ctx, const char *path, bool links)
+bool code_uses_clang(const Target *t)
+{
+  return t->arch == ARCH_WASM32 || strstr(t->triple, "apple") || strstr(t->triple, "android") ||
+         str_starts(t->triple, "hexagon");
+}
+
+void code_check_clang(Ctx *ctx, const Target *t, const char *path, bool links)
 {
   Scope scope = scope_begin(ctx);
   Arena *a = scratch(ctx);
-  if (!process_exists(a, code_wasm_compiler(a)))
+  if (!process_exists(a, code_clang(a)))
     raise(ctx, ERR_UNSUPPORTED, NOWHERE,
-          "writing '%s' needs clang, which compiles C to WebAssembly (Debian: apt install clang); -f c needs none",
-          path);
-  if (str_ends(path, ".a") && !process_exists(a, code_wasm_archiver(a)))
+          "writing '%s' needs clang, which compiles for %s (Debian: apt install clang); -f c needs none", path,
+          t->arch == ARCH_WASM32 ? "WebAssembly" : t->triple);
+  if (str_ends(path, ".a") && !process_exists(a, code_llvm_archiver(a)))
     raise(ctx, ERR_UNSUPPORTED, NOWHERE,
           "writing '%s' needs the archiver llvm-ar (Debian: apt install llvm); -f c and -f o need none", path);
   if (links && !process_exists(a, wasm_linker(a)))
@@ -74,7 +84,7 @@ void code_assemble_wasm(Ctx *ctx, const Target *t, const char *source, const cha
 {
   Arena *a = scratch(ctx);
   const char *said = "";
-  const char *argv[] = {code_wasm_compiler(a),
+  const char *argv[] = {code_clang(a),
                         arena_printf(a, "--target=%s", t->triple),
                         "-c",
                         source,
