@@ -1,5 +1,5 @@
-"""Code for other machines, from this one: objects of every kind, run under an emulator where there is one, against ONNX
-Runtime."""
+"""Code for other machines, from this one: objects of every kind, run under an emulator where there is one, against
+ONNX Runtime."""
 
 import os
 import pathlib
@@ -81,14 +81,20 @@ def tools(name):
     triple, options, emulator = MACHINES[name]
     if not shutil.which(f"{triple}-gcc") or not shutil.which(emulator[0]):
         pytest.skip(f"needs {triple}-gcc and {emulator[0]} (tools/setup cross)")
-    return triple, f"llvm -mtriple={triple} {options}".strip(), emulator
+    return triple, f"llvm -mtriple={triple} {options}".strip(), with_libraries(emulator, triple)
+
+
+def with_libraries(emulator, triple):
+    """It finds the machine's C library where the cross compiler has it."""
+    return [*emulator, "-L", f"/usr/{triple}"] if pathlib.Path(f"/usr/{triple}/lib").is_dir() else emulator
 
 
 def make_program(folder, triple, target, ahead, ending="o", before=""):
-    sh(LATHE, "compile", DIGITS, *SHAPE, "--target", target, *(["-f", ending] if ahead else []), "-o", folder / f"net.{ending}")
+    form = ["-f", ending] if ahead else []
+    sh(LATHE, "compile", DIGITS, *SHAPE, "--target", target, *form, "-o", folder / f"net.{ending}")
     (folder / "program.c").write_text(before + (AHEAD if ahead else FOR_RUNTIME))
     runtime = [] if ahead else [f"-I{ROOT / 'include'}", ROOT / "runtime/lathe_rt.c", "-lpthread", "-ldl"]
-    sh(f"{triple}-gcc", "-w", "-O1", "-static", folder / "program.c", folder / f"net.{ending}", *runtime, "-lm",
+    sh(f"{triple}-gcc", "-w", "-O1", folder / "program.c", folder / f"net.{ending}", *runtime, "-lm",
        "-o", folder / "program")  # fmt: skip
     return folder / "program"
 
@@ -113,7 +119,7 @@ def test_the_same_answers(name, ahead, tmp_path):
 def test_a_lesser_cpu_is_refused(name, emulator, lacks, tmp_path):
     triple, target, _ = tools(name)
     program = make_program(tmp_path, triple, target, False)
-    done = subprocess.run([*emulator, program], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run([*with_libraries(emulator, triple), program], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 1 and f"'{lacks}'" in done.stderr, done
 
 
@@ -140,7 +146,7 @@ def test_objects_for_systems_elsewhere(triple, tmp_path):
 
 @pytest.mark.parametrize("triple", ["arm64-apple-macos", "hexagon-unknown-elf"])
 def test_the_runtime_is_for_elf(triple, tmp_path):
-    done = subprocess.run([LATHE, "compile", DIGITS, *SHAPE, "--target", f"llvm -mtriple={triple}", "-o", tmp_path / "net.so"],
-                          capture_output=True, text=True)  # fmt: skip
+    command = [LATHE, "compile", DIGITS, *SHAPE, "--target", f"llvm -mtriple={triple}", "-o", tmp_path / "net.so"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1 and not (tmp_path / "net.so").exists()
     assert "others take a program ahead of time (-f c, -f o)" in done.stderr or "needs a linker" in done.stderr
