@@ -159,6 +159,10 @@ double cost_busy(double pieces, int threads);
 int64_t likely_size(const Expr *, int dims);
 /* Operations of a call, one of a batch where their number is not known. */
 double likely_flops(Module *, const Node *call);
+/* Has its result sizes, the batch apart, that are not known? */
+bool likely_is_open(const Node *call);
+/* The same call, such sizes a part of what they are. */
+const Node *likely_part(Module *, const Node *call, int part);
 
 /* ---- tile.c -------------------------------------------------------------------------------- */
 
@@ -248,6 +252,7 @@ typedef struct ConvShape {
   int64_t weight_block;          /* output channels of a block of the weight; 0: plain */
   bool open;                     /* in and out have likely values where they are not known (conv_shape_open) */
   int64_t likely_in[3], likely_out[3];
+  int64_t split[3]; /* flat.c: data is taken apart into planes of every split-th element */
 } ConvShape;
 /* Elements of a group, the layout's last letter, of a weight of bfloat16; 1: it has none. */
 int conv_word_of(const char *kernel_layout, const Type *weight);
@@ -391,13 +396,13 @@ void transpose_alter(const ImplCall *, const void *plan, AlteredCall *);
 void transpose_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void transpose_schedule(ImplGroup *);
 
-/* ---- transpose_plain.c --------------------------------------------------------------------- */
+/* ---- flat.c -------------------------------------------------------------------------------- */
 
-extern const AttrsDef TransposePlan_table;
-void transpose_plain_plans(const ImplCall *, PlanList *);
-void transpose_plain_alter(const ImplCall *, const void *plan, AlteredCall *);
-void transpose_plain_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
-void transpose_plain_schedule(ImplGroup *);
+extern const AttrsDef FlatPlan_table;
+void flat_plans(const ImplCall *, PlanList *);
+void flat_alter(const ImplCall *, const void *plan, AlteredCall *);
+void flat_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+void flat_schedule(ImplGroup *);
 
 /* ---- recurrent.c --------------------------------------------------------------------------- */
 

@@ -59,3 +59,41 @@ double likely_flops(Module *m, const Node *call)
   likely->type = likely_type(m, call->type);
   return impl_flops(likely);
 }
+
+bool likely_is_open(const Node *call)
+{
+  const Type *y = call->type;
+  bool open = false;
+  for (int d = 1; y->kind == TY_TENSOR && d < y->ndim; d++) open |= y->shape[d]->kind != E_INT;
+  return open;
+}
+
+static const Type *part_type(Module *m, const Type *t, int part)
+{
+  const Expr *shape[MAX_RANK];
+  if (t->kind != TY_TENSOR || t->ndim < 0 || t->ndim > MAX_RANK) return t;
+  for (int d = 0; d < t->ndim; d++) {
+    const Expr *e = t->shape[d];
+    bool open = d && e->kind != E_INT;
+    shape[d] =
+        open ? expr_floordiv(m, expr_add(m, e, expr_int(m, e->dtype, part - 1)), expr_int(m, e->dtype, part)) : e;
+  }
+  return type_tensor(m, t->dtype, t->ndim, shape);
+}
+
+const Node *likely_part(Module *m, const Node *call, int part)
+{
+  Node *less = arena_copy(m->arena, call, sizeof *call);
+  const Node **arg = arena_array(m->arena, const Node *, call->nargs + 1);
+  for (int i = 0; i < call->nargs; i++) {
+    arg[i] = call->arg[i];
+    const Type *t = arg[i]->type ? part_type(m, arg[i]->type, part) : NULL;
+    if (!t || arg[i]->kind == N_CONST) continue;
+    Node *one = arena_copy(m->arena, arg[i], sizeof *one);
+    one->type = t;
+    arg[i] = one;
+  }
+  less->arg = arg;
+  less->type = part_type(m, call->type, part);
+  return less;
+}

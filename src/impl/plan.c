@@ -3,6 +3,8 @@
 
 #include "impl/internal.h"
 
+#include <math.h>
+
 void plan_add(PlanList *list, const void *fields, double seconds, double bytes)
 {
   const AttrsDef *def = list->impl->plan;
@@ -29,7 +31,7 @@ static void impl_own_plans(const ImplCall *c, PlanList *list)
   else if (it->fits(c->target, c->call)) plan_add(list, NULL, it->cost(c->target, c->call), 0);
 }
 
-void impl_plans(const ImplCall *c, PlanList *list)
+static void list_plans(const ImplCall *c, PlanList *list)
 {
   *list = (PlanList){.of = c};
   for (int i = 0; i < impl_count(); i++) {
@@ -40,6 +42,35 @@ void impl_plans(const ImplCall *c, PlanList *list)
     list->data_block = list->out_block = 0;
     impl_own_plans(c, list);
   }
+}
+
+/* Sizes that are known only at run time may be any: what a plan takes there is weighed at some parts of the likely sizes
+ * as well, a mean of what an operation takes.  So the plan that is the best for large maps alone is not taken. */
+static void weigh_sizes(const ImplCall *c, PlanList *list)
+{
+  static const int parts[] = {3, 10};
+  enum { PARTS = sizeof parts / sizeof *parts };
+  double whole = likely_flops(c->m, c->call);
+  if (!likely_is_open(c->call) || !strstr(c->call->u.call.op->name, "conv") || whole <= 0) return;
+  for (int i = 0; i < list->v.n; i++) list->v.v[i].seconds = log(list->v.v[i].seconds / whole);
+  int n = 1;
+  for (int k = 0; k < PARTS; k++) {
+    ImplCall part = *c;
+    PlanList less;
+    part.call = likely_part(c->m, c->call, parts[k]);
+    double flops = likely_flops(c->m, part.call);
+    list_plans(&part, &less);
+    if (less.v.n != list->v.n || flops <= 0) continue;
+    for (int i = 0; i < list->v.n; i++) list->v.v[i].seconds += log(less.v.v[i].seconds / flops);
+    n++;
+  }
+  for (int i = 0; i < list->v.n; i++) list->v.v[i].seconds = whole * exp(list->v.v[i].seconds / n);
+}
+
+void impl_plans(const ImplCall *c, PlanList *list)
+{
+  list_plans(c, list);
+  weigh_sizes(c, list);
 }
 
 static double score(const Plan *p, double price) { return p->seconds + price * p->bytes; }

@@ -44,3 +44,9 @@ def check(model, shapes):
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_softmax(op, axis):
     check(model_of(op, ["a", "b", "c"], axis=axis), [(2, 5, 7), (1, 1, 1), (3, 4, 37), (5, 20, 16), (2, 18, 3)])
+
+
+@pytest.mark.parametrize("kernel,stride,pad", [(3, 1, 1), (3, 2, 0), (5, 2, 2), (3, 3, 0)])
+def test_max_pool(kernel, stride, pad):
+    model = model_of("MaxPool", ["n", 5, "h", "w"], kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4)
+    check(model, [(1, 5, 5, 5), (2, 5, 17, 6), (1, 5, 9, 40)])

@@ -281,17 +281,18 @@ void pool_map_schedule(ImplGroup *g)
 
 /* ---- columns, then rows ----------------------------------------------------------------------------- */
 
+/* A map whose extents are known only at run time has no other implementation; windows one step apart go by columns too. */
 bool pool_columns_fits(const Target *t, const Node *call)
 {
   const Pool2DAttrs *a = attrs_of(call);
   const Type *x = call->arg[0]->type;
-  if (strcmp(a->layout, "NCHW") || x->ndim != 4 || pool_map_fits(t, call)) return false;
-  for (int d = 1; d < 4; d++)
-    if (!is_known(x, d) || !is_known(call->type, d)) return false;
+  if (strcmp(a->layout, "NCHW") || x->ndim != 4 || !is_known(x, 1) || pool_map_fits(t, call)) return false;
+  bool open = false;
+  for (int d = 2; d < 4; d++) open |= !is_known(x, d) || !is_known(call->type, d);
   int64_t apart = impl_list_at(a->strides, 1, 1);
   bool shared = impl_list_at(a->pool_size, 1, 1) > apart; /* neighbours have columns in common */
-  return shared && apart > 1 && apart <= 4 && impl_list_at(a->pool_size, 0, 1) > 1 &&
-         call->type->shape[3]->u.i >= target_lanes(t, x->dtype.bits);
+  if (!shared || apart > 4 || impl_list_at(a->pool_size, 0, 1) == 1) return false;
+  return open || (apart > 1 && call->type->shape[3]->u.i >= target_lanes(t, x->dtype.bits));
 }
 
 void pool_columns_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
@@ -301,18 +302,20 @@ void pool_columns_compute(OpCall *c, const Target *t, const void *plan, const Te
   Module *m = c->m;
   const Pool2DAttrs *a = c->attrs;
   int64_t before[MAX_RANK] = {0};
-  int64_t after[MAX_RANK] = {0};
   int64_t stride[2], dilation[2], k[2];
+  const Expr *shape[4] = {c->arg[0]->shape[0], c->arg[0]->shape[1]};
   for (int d = 0; d < 2; d++) {
-    int64_t size = c->arg[0]->shape[2 + d]->u.i;
     k[d] = impl_list_at(a->pool_size, d, 1), stride[d] = impl_list_at(a->strides, d, 1),
     dilation[d] = impl_list_at(a->dilation, d, 1);
     before[2 + d] = impl_list_at(a->padding, d, 0);
     /* as far as windows reach */
-    int64_t last = (c->out->shape[2 + d]->u.i - 1) * stride[d] + (k[d] - 1) * dilation[d] + 1;
-    after[2 + d] = last > before[2 + d] + size ? last - before[2 + d] - size : 0;
+    const Expr *last = expr_mul(m, expr_sub(m, c->out->shape[2 + d], expr_i32(m, 1)), expr_i32(m, stride[d]));
+    last = expr_add(m, last, expr_i32(m, (k[d] - 1) * dilation[d] + 1));
+    shape[2 + d] = nn_simplify(m, expr_max(m, last, expr_add(m, c->arg[0]->shape[2 + d], expr_i32(m, before[2 + d]))));
   }
-  const Tensor *data = nn_pad_constant(m, in[0], before, after, nn_least_value(m, in[0]->buffer->dtype), "pad_temp");
+  bool same = shape[2] == c->arg[0]->shape[2] && shape[3] == c->arg[0]->shape[3];
+  const Tensor *data = in[0];
+  if (!same) data = nn_pad_to(m, in[0], before, shape, nn_least_value(m, in[0]->buffer->dtype), "pad_temp");
   Stage s = nn_stage(
       m, 4, (const Expr *[]){c->out->shape[0], c->out->shape[1], c->out->shape[2], data->buffer->shape[3]}, NULL);
   const Expr *ky = nn_reduce_axis(&s, "rv0", expr_i32(m, k[0]));

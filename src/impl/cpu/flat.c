@@ -1,12 +1,18 @@
-/* transpose_plain.c: transposed convolutions over plain data, of one to three dimensions, any channels and strides.
+/* flat.c: convolutions, transposed ones too, over plain data, of one to three dimensions, any channels and strides.
  *
- * Position q of each dimension stands for the outputs stride * q + p, one of each phase p.  Those of one phase are an
- * ordinary convolution of stride 1 whose taps are every stride-th of the kernel's:
+ * Position q of each dimension of a transposed convolution stands for the outputs stride * q + p, one of each phase p.
+ * Those of one phase are an ordinary convolution of stride 1 whose taps are every stride-th of the kernel's:
  *
  *   out[stride * q + p] = sum over taps k with (p + before - k * dilation) % stride == 0 of
  *                         data[q + (p + before - k * dilation) / stride] * weight[k]
  *
- * All phases read the same data, some elements on.  The data is copied once with zeros around it, and positions are
+ * Of an ordinary one, the other way round, a position is one output, and the data is taken apart into planes of every
+ * stride-th row and column:
+ *
+ *   out[q] = sum over taps k of plane (k * dilation - before) % stride of the data, [q + (k * dilation - before) / stride]
+ *            * weight[k]
+ *
+ * All phases and taps read the same planes, some elements on.  The data is copied once with zeros around it, and positions are
  * counted along its rows as they then lie, over their ends: what a tap meets at neighbouring positions are neighbours
  * in memory, every tile is whole, and nothing is packed.  The few positions at the ends of rows that no output has are
  * computed for nothing.
@@ -27,16 +33,26 @@
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
-#define TRANSPOSE_PLAN(A, S)                                                                      \
-  A(S, INT, channels, NULL, "output channels of a register tile, and of a block of the weight")   \
-  A(S, INT, vectors, NULL, "vectors of positions of a register tile")                             \
-  A(S, BOOL, even, NULL, "phases have as many taps each, by zeros in the weight where they must") \
-  A(S, INT, band, NULL, "rows of positions whose sums wait together; of open rows: positions")    \
-  A(S, BOOL, outer, NULL, "bands are gone through outside of the blocks of output channels")      \
+#define FLAT_PLAN(A, S)                                                                                    \
+  A(S, INT, channels, NULL, "output channels of a register tile, and of a block of the weight")            \
+  A(S, INT, vectors, NULL, "vectors of positions of a register tile")                                      \
+  A(S, BOOL, even, NULL, "phases have as many taps each, by zeros in the weight where they must")          \
+  A(S, INT, band, NULL, "rows of positions whose sums wait together; of open rows: positions, 0: one row") \
+  A(S, BOOL, outer, NULL, "bands are gone through outside of the blocks of output channels")               \
   A(S, BOOL, tiles, NULL, "tiles are gone through outside of the phases, which then read their data again")
-DEFINE_PLAN(TransposePlan, TRANSPOSE_PLAN)
+DEFINE_PLAN(FlatPlan, FLAT_PLAN)
 
 enum { MOST_PHASES = 16 };
+
+/* The strides of an ordinary convolution are those of its data, which is split; its outputs have one phase. */
+static void split_data(ConvShape *s)
+{
+  conv_shape_open(s);
+  for (int d = 0; d < s->dims; d++) {
+    s->split[d] = s->transposed ? 1 : s->stride[d];
+    if (!s->transposed) s->stride[d] = 1;
+  }
+}
 
 /* ---- sizes that follow from the call and the plan ------------------------------------------------------ */
 
@@ -53,6 +69,7 @@ typedef struct Positions {
   int64_t inverse[3];   /* of the dilation: (p + before) * inverse % apart is the first of them */
   int64_t common[3];    /* divisor of stride and dilation: only every common-th phase has taps */
   int64_t phases;       /* all dimensions' together */
+  int64_t planes;       /* that data is taken apart into */
   int64_t row;          /* elements of padded data in one step of the first dimension */
   int64_t band;         /* rows of positions of a band */
   int64_t bands, tiles; /* tiles of a band */
@@ -79,6 +96,12 @@ static void reach(const ConvShape *s, int d, int64_t *least, int64_t *most)
 {
   bool any = false;
   *least = *most = 0;
+  for (int64_t k = 0; k < s->k[d] && !s->transposed; k++) {
+    int64_t off = floor_div(k * s->dilation[d] - s->before[d], s->split[d]);
+    *least = !k || off < *least ? off : *least;
+    *most = !k || off > *most ? off : *most;
+  }
+  if (!s->transposed) return;
   for (int64_t p = 0; p < s->stride[d]; p++)
     for (int64_t k = 0; k < s->k[d]; k++) {
       int64_t at = p + s->before[d] - k * s->dilation[d];
@@ -90,20 +113,20 @@ static void reach(const ConvShape *s, int d, int64_t *least, int64_t *most)
     }
 }
 
-/* Rows of a band of so many positions, all bands alike. */
+/* Rows of a band of so many positions, all bands alike; 0 positions: one row. */
 static int64_t open_band(int64_t rows, int64_t positions, int64_t row)
 {
   int64_t most = positions / row > 1 ? positions / row : 1;
-  return up(rows, up(rows, most));
+  return positions ? up(rows, up(rows, most)) : 1;
 }
 
-static Positions positions_of(const Target *t, const ConvShape *s, const TransposePlan *p)
+static Positions positions_of(const Target *t, const ConvShape *s, const FlatPlan *p)
 {
-  Positions v = {.s = *s, .width = p->vectors * target_lanes(t, s->bits), .phases = 1, .row = 1, .band = p->band};
-  int64_t need = 1; /* positions from a band's first to its last */
-  int64_t far = 0;  /* elements from a position to the last one that it reads */
-  int64_t shifted =
-      0; /* zeros in front of a row are the end of one more row before: rows of open length begin evenly */
+  Positions v = {
+    .s = *s, .width = p->vectors * target_lanes(t, s->bits), .phases = 1, .planes = 1, .row = 1, .band = p->band};
+  int64_t need = 1;    /* positions from a band's first to its last */
+  int64_t far = 0;     /* elements from a position to the last one that it reads */
+  int64_t shifted = 0; /* zeros in front of a row end one more row before it: rows of open length begin evenly */
   for (int d = s->dims - 1; d >= 0; d--) {
     int64_t least;
     reach(s, d, &least, &v.most[d]);
@@ -118,7 +141,9 @@ static Positions positions_of(const Target *t, const ConvShape *s, const Transpo
     shifted = s->open && d && d == s->dims - 1 && least < 0;
     v.lead[d] = shifted ? 0 : v.gap[d];
     int64_t end = v.q[d] + v.most[d];
-    v.pitch[d] = end > s->in[d] + v.gap[d] ? end : s->in[d] + v.gap[d];
+    int64_t in = up(s->in[d], s->split[d]);
+    v.pitch[d] = end > in + v.gap[d] ? end : in + v.gap[d];
+    v.planes *= s->split[d];
     if (!d && s->open && s->dims > 1) v.band = open_band(v.q[0], p->band, v.row);
     need += ((d ? v.q[d] : v.band) - 1) * v.row;
     far += (v.lead[d] + v.most[d]) * v.row;
@@ -171,10 +196,25 @@ static double terms_of(const Positions *v)
   return terms;
 }
 
-static double plain_seconds(const Target *t, const Positions *v, const TransposePlan *p)
+/* Cycles of reading what one tile meets, a piece of every row under the taps of every channel: of pieces in more pages
+ * than a core has at hand nobody sees coming which line is next. */
+static double piece_cycles(const Target *t, const Positions *v, double bytes)
 {
-  static const double ENDS = 4;   /* a sum's beginning and end cost as much as a few of its steps */
-  static const double SPREAD = 1; /* cycles of an element that is stored away from its neighbours */
+  enum { PAGES = 48 };
+  static const double SEEN = 0.5; /* of the way of a line, that the arithmetic does not hide */
+  const ConvShape *s = &v->s;
+  int last = s->dims - 1;
+  double rows = (double)(s->ig * (s->split[last] < s->k[last] ? s->split[last] : s->k[last]));
+  for (int d = 0; d < last; d++) rows *= (double)s->k[d];
+  if (rows <= PAGES || 2 * bytes <= (double)cost_l1(t)) return 0;
+  return SEEN * rows * cost_run(t, (double)v->width * s->bits / 8 / CACHE_LINE, bytes);
+}
+
+static double flat_seconds(const Target *t, const Positions *v, const FlatPlan *p)
+{
+  static const double ENDS = 4;     /* a sum's beginning and end cost as much as a few of its steps */
+  static const double SPREAD = 1;   /* cycles of an element that is stored away from its neighbours */
+  static const double PICKED = 1.3; /* of one that is read so */
   /* times as long as a copy takes that nothing else goes on beside, through the second-level cache and behind it:
    * 57 x 54 x 54 to 34 channels, 3 x 3, stride 3, on a Neoverse-N1 */
   static const double WAITING = 2;
@@ -207,7 +247,7 @@ static double plain_seconds(const Target *t, const Positions *v, const Transpose
   /* What the second-level cache does not hold: the weight for each band, which goes straight ahead; the data for each
    * block of channels, a piece of every plane after the other, for which the core waits. */
   double weight = (double)(s->groups * v->blocks) * block;
-  double data = n * (double)s->c * bytes * (double)v->row * (double)v->pitch[0];
+  double data = n * (double)(s->c * v->planes) * bytes * (double)v->row * (double)v->pitch[0];
   double whole = data / n / (double)s->groups;
   bool again = (p->outer ? whole / (double)v->bands : whole) > held;
   double fetched = p->outer && weight / (double)s->groups > held ? n * (double)v->bands * weight / cost_stream(t) : 0;
@@ -227,7 +267,9 @@ static double plain_seconds(const Target *t, const Positions *v, const Transpose
   bool copies = false;
   for (int d = 0; d < s->dims; d++) copies |= v->pitch[d] != s->in[d];
   double padded = copies ? 1.5 * data / (data > held ? cost_bandwidth(t) : cost_cache(t)) : 0;
+  if (s->split[s->dims - 1] > 1) padded += PICKED * data / bytes * cycle;
   double packed = s->constant || s->weight_block ? 0 : 4 * weight / cost_cache(t);
+  fetched += s->transposed ? 0 : pieces * (double)v->tiles * piece_cycles(t, v, data) * cycle;
   int threads = cost_threads(t, 2 * sums * terms, 0);
   return (products + fetched + copied + stored + padded + packed) / threads / cost_busy(pieces, threads);
 }
@@ -242,35 +284,37 @@ static bool tile_fits(const Target *t, const ConvShape *s, int64_t channels, int
 }
 
 /* In which order bands, blocks, tiles and phases are gone through. */
-static void add_orders(PlanList *list, const Target *t, const Positions *v, TransposePlan p, double weight)
+static void add_orders(PlanList *list, const Target *t, const Positions *v, FlatPlan p, double weight)
 {
   for (int order = 0; order < 4; order++) {
     p.outer = order & 1;
     p.tiles = order & 2;
     bool one_band = v->bands == 1 && !v->s.open;
     if ((p.outer && (one_band || v->blocks == 1)) || (p.tiles && v->phases == 1)) continue;
-    plan_add(list, &p, plain_seconds(t, v, &p), weight);
+    plan_add(list, &p, flat_seconds(t, v, &p), weight);
   }
 }
 
-/* Positions of a band of open rows: what leaves the sums in the second-level cache, in the first, one tile. */
-static void add_open_bands(PlanList *list, const Target *t, const ConvShape *s, TransposePlan p, double weight)
+/* Positions of a band of open rows: what leaves the sums in the second-level cache, in the first, one row; of a signal,
+ * which has one, a tile. */
+static void add_open_bands(PlanList *list, const Target *t, const ConvShape *s, FlatPlan p, double weight)
 {
   int64_t width = p.vectors * target_lanes(t, s->bits);
   int64_t bytes = p.channels * s->bits / 8;
   for (int d = 0; d < s->dims; d++) bytes *= s->stride[d];
-  const int64_t most[] = {cost_l2(t) / 4 / bytes, cost_l1(t) / 2 / bytes, width};
+  const int64_t most[] = {cost_l2(t) / 4 / bytes, cost_l1(t) / 2 / bytes, s->dims > 1 ? 0 : width};
   for (int i = 0; i < 3; i++) {
     int64_t tiles = most[i] / width > 1 ? most[i] / width : 1;
-    if (i && tiles * width == p.band) continue;
-    p.band = tiles * width;
+    int64_t band = most[i] ? tiles * width : 0;
+    if (i && band == p.band) continue;
+    p.band = band;
     Positions v = positions_of(t, s, &p);
     add_orders(list, t, &v, p, weight);
   }
 }
 
 /* Bands: all rows, as many as leave the sums in the second-level cache, in the first, one row. */
-static void add_bands(PlanList *list, const Target *t, const ConvShape *s, TransposePlan p)
+static void add_bands(PlanList *list, const Target *t, const ConvShape *s, FlatPlan p)
 {
   p.band = up(s->out[0], s->stride[0]);
   Positions v = positions_of(t, s, &p);
@@ -296,13 +340,13 @@ static void add_bands(PlanList *list, const Target *t, const ConvShape *s, Trans
 
 static bool serves(const ImplCall *call, ConvShape *s)
 {
-  if (!conv_shape(call, s) || !s->transposed || s->data_block || s->out_block || s->bits < 32 || s->word > 1)
-    return false;
-  conv_shape_open(s);
-  return true;
+  if (!conv_shape(call, s) || s->data_block || s->out_block || s->bits < 32 || s->word > 1) return false;
+  split_data(s);
+  if (s->transposed) return true;
+  return s->open && (s->constant || s->weight_block) && (s->groups == 1 || s->ig > 1 || s->og > 1);
 }
 
-void transpose_plain_plans(const ImplCall *call, PlanList *list)
+void flat_plans(const ImplCall *call, PlanList *list)
 {
   const Target *t = call->target;
   ConvShape s;
@@ -319,23 +363,39 @@ void transpose_plain_plans(const ImplCall *call, PlanList *list)
       for (int even = 0; even < 2; even++) {
         if (even ? !can_be_even(&s) || (s.weight_block && !is_even(&s)) : is_even(&s) || phases > MOST_PHASES) continue;
         ConvShape of = even ? evened(&s) : s;
-        add_bands(list, t, &of, (TransposePlan){.channels = channels, .vectors = vectors, .even = even});
+        add_bands(list, t, &of, (FlatPlan){.channels = channels, .vectors = vectors, .even = even});
       }
     }
   }
 }
 
-void transpose_plain_alter(const ImplCall *call, const void *plan, AlteredCall *out)
+/* The weight of an ordinary convolution, the last block of each group filled up. */
+static const Node *alter_ordinary(const ImplCall *call, const ConvShape *s, const FlatPlan *p, const char *kernel)
 {
-  const TransposePlan *p = plan;
+  const Node *w = alter_pad_rows(call->m, call->call->arg[1], s->groups, p->channels);
+  return alter_transform(call->m, w, arena_printf(call->m->arena, "OI%s", conv_spatial(s->dims)), kernel);
+}
+
+void flat_alter(const ImplCall *call, const void *plan, AlteredCall *out)
+{
+  const FlatPlan *p = plan;
   ConvShape s;
   conv_shape(call, &s);
   ConvShape to = p->even ? evened(&s) : s;
   const OpDef *op = call->call->u.call.op;
   Module *m = call->m;
   const char *spatial = conv_spatial(s.dims);
-  const char *kernel = arena_printf(m->arena, "O%sI%" PRId64 "o", spatial, p->channels);
+  const char *kernel =
+      arena_printf(m->arena, s.transposed ? "O%sI%" PRId64 "o" : "OI%s%" PRId64 "o", spatial, p->channels);
   void *attrs = attrs_copy(m, op->attrs, call->call->u.call.attrs);
+  attrs_set_str(m, op->attrs, attrs, "kernel_layout", kernel);
+  attrs_set_int(m, op->attrs, attrs, "channels", s.o);
+  *out = (AlteredCall){.op = op, .attrs = attrs, .nargs = 2};
+  out->arg[0] = call->call->arg[0];
+  if (!s.transposed) {
+    out->arg[1] = alter_ordinary(call, &s, p, kernel);
+    return;
+  }
   int64_t padding[6], size[3];
   int64_t more[5] = {0, up(s.og, p->channels) * p->channels - s.og};
   for (int d = 0; d < s.dims; d++) {
@@ -344,12 +404,8 @@ void transpose_plain_alter(const ImplCall *call, const void *plan, AlteredCall *
     padding[d] = s.before[d];
     padding[s.dims + d] = s.after[d] + more[2 + d] * s.dilation[d];
   }
-  attrs_set_str(m, op->attrs, attrs, "kernel_layout", kernel);
-  attrs_set_int(m, op->attrs, attrs, "channels", s.o);
   attrs_set_ints(m, op->attrs, attrs, "padding", 2 * s.dims, padding);
   attrs_set_ints(m, op->attrs, attrs, "kernel_size", s.dims, size);
-  *out = (AlteredCall){.op = op, .attrs = attrs, .nargs = 2};
-  out->arg[0] = call->call->arg[0];
   out->arg[1] =
       alter_transform(m, alter_pad(m, call->call->arg[1], more), arena_printf(m->arena, "IO%s", spatial), kernel);
 }
@@ -363,12 +419,19 @@ static const Expr *phase_along(Module *m, const Positions *v, int d, const Expr 
   return d ? expr_floormod(m, phase, expr_i32(m, v->s.stride[d])) : phase;
 }
 
-/* Tap number j of a phase along dimension d, how far from its position it reads, and, where it may not be there,
- * whether it is. */
+/* Tap number j of a phase along dimension d, how far from its position it reads, in which of the planes along d that data
+ * is taken apart into, and, where it may not be there, whether it is. */
 static const Expr *tap_of(Module *m, const Positions *v, int d, const Expr *phase, const Expr *j, const Expr **off,
-                          const Expr **there)
+                          const Expr **plane, const Expr **there)
 {
   const ConvShape *s = &v->s;
+  *plane = expr_i32(m, 0);
+  if (!s->transposed) {
+    const Expr *from = expr_sub(m, expr_mul(m, j, expr_i32(m, s->dilation[d])), expr_i32(m, s->before[d]));
+    *off = expr_floordiv(m, from, expr_i32(m, s->split[d]));
+    *plane = expr_floormod(m, from, expr_i32(m, s->split[d]));
+    return j;
+  }
   const Expr *at = expr_add(m, phase, expr_i32(m, s->before[d]));
   const Expr *common = expr_i32(m, v->common[d]);
   const Expr *first =
@@ -387,7 +450,7 @@ typedef struct Extents {
   const Expr *pitch[3], *row, *band, *bands, *tiles;
 } Extents;
 
-static Extents extents_of(Module *m, const Positions *v, const TransposePlan *p, const Type *x, const Type *y)
+static Extents extents_of(Module *m, const Positions *v, const FlatPlan *p, const Type *x, const Type *y)
 {
   const ConvShape *s = &v->s;
   Extents e = {.row = expr_i32(m, v->row)};
@@ -405,14 +468,15 @@ static Extents extents_of(Module *m, const Positions *v, const TransposePlan *p,
     const Expr *rows = d || s->dims > 1 ? q : expr_min(m, q, expr_i32(m, p->band));
     if (!d) {
       const Expr *most = expr_max(m, expr_floordiv(m, expr_i32(m, p->band), e.row), one);
-      if (s->dims > 1) rows = nn_simplify(m, nn_ceildiv(m, q, nn_ceildiv(m, q, most)));
+      if (s->dims > 1) rows = p->band ? nn_simplify(m, nn_ceildiv(m, q, nn_ceildiv(m, q, most))) : one;
       e.band = s->dims > 1 ? rows : expr_i32(m, p->band);
       e.bands = nn_simplify(m, nn_ceildiv(m, q, e.band));
     }
     need = expr_add(m, need, expr_mul(m, expr_sub(m, rows, one), e.row));
     if (d) last = expr_add(m, last, expr_mul(m, expr_i32(m, v->lead[d] + v->most[d]), e.row));
     const Expr *end = expr_add(m, q, expr_i32(m, v->most[d]));
-    e.pitch[d] = nn_simplify(m, expr_max(m, end, expr_add(m, x->shape[2 + d], expr_i32(m, v->gap[d]))));
+    const Expr *in = nn_ceildiv(m, x->shape[2 + d], expr_i32(m, s->split[d]));
+    e.pitch[d] = nn_simplify(m, expr_max(m, end, expr_add(m, in, expr_i32(m, v->gap[d]))));
     if (d) e.row = nn_simplify(m, expr_mul(m, e.row, e.pitch[d]));
   }
   e.tiles = nn_simplify(m, nn_ceildiv(m, nn_simplify(m, need), width));
@@ -425,32 +489,38 @@ static Extents extents_of(Module *m, const Positions *v, const TransposePlan *p,
 /* Do rows lie in the copy as they lie in the data? */
 static bool rows_are_straight(const Positions *v, const Extents *e, const Expr *const *shape)
 {
-  bool straight = !v->lead[0];
+  bool straight = !v->lead[0] && v->planes == 1;
   for (int d = 1; d < v->s.dims; d++) straight &= !v->lead[d] && e->pitch[d] == shape[2 + d];
   return straight;
 }
 
-/* Data of open extents with zeros around it, each plane one dimension: nobody has to divide by an extent to read it. */
+/* Data of open extents with zeros around it (n, channel, plane that it is taken apart into, element): a plane is one
+ * dimension, so that nobody has to divide by an extent to read it. */
 static const Tensor *pad_open(OpCall *call, const Positions *v, const Extents *e, const Tensor *data)
 {
   Module *m = call->m;
   const Buffer *b = data->buffer;
-  const Expr *plane = nn_simplify(m, expr_mul(m, e->pitch[0], e->row));
-  Stage s = nn_stage(m, 3, (const Expr *[]){b->shape[0], b->shape[1], plane}, NULL);
+  const Expr *elements = nn_simplify(m, expr_mul(m, e->pitch[0], e->row));
+  Stage s = nn_stage(m, 4, (const Expr *[]){b->shape[0], b->shape[1], expr_i32(m, v->planes), elements}, NULL);
   const Expr *from[MAX_RANK] = {s.at[0], s.at[1]};
   const Expr *inside = NULL;
-  const Expr *at = s.at[2];
+  const Expr *plane = s.at[2];
+  const Expr *at = s.at[3];
   const Expr *all = expr_i32(m, 1);
   bool straight = rows_are_straight(v, e, b->shape);
   for (int d = v->s.dims - 1; d >= 0; d--) {
+    const Expr *split = expr_i32(m, v->s.split[d]);
     const Expr *index = d ? expr_floormod(m, at, e->pitch[d]) : at;
-    from[2 + d] = v->lead[d] ? expr_sub(m, index, expr_i32(m, v->lead[d])) : index;
+    const Expr *own = v->lead[d] ? expr_sub(m, index, expr_i32(m, v->lead[d])) : index;
+    if (v->s.split[d] > 1) own = expr_add(m, expr_mul(m, own, split), expr_floormod(m, plane, split));
+    from[2 + d] = nn_index(&s, own);
     if (!straight && v->lead[d]) inside = nn_and(m, inside, expr_binary(m, E_GE, index, expr_i32(m, v->lead[d])));
     if (!straight) inside = nn_and(m, inside, expr_lt(m, from[2 + d], b->shape[2 + d]));
     at = expr_floordiv(m, at, e->pitch[d]);
+    plane = expr_floordiv(m, plane, split);
     all = expr_mul(m, all, b->shape[2 + d]);
   }
-  if (straight) inside = expr_lt(m, s.at[2], nn_simplify(m, all));
+  if (straight) inside = expr_lt(m, s.at[3], nn_simplify(m, all));
   return nn_finish(&s, "padded", "injective,pad", nn_if(m, inside, nn_read(m, data, from), expr_const(m, b->dtype, 0)));
 }
 
@@ -466,7 +536,7 @@ static const Tensor *pad_data(OpCall *call, const Positions *v, const Tensor *da
 }
 
 /* (n, group, block, band, phase, o, tile, position of a tile) */
-static const Tensor *make_sums(OpCall *call, const Positions *v, const Extents *e, const TransposePlan *p,
+static const Tensor *make_sums(OpCall *call, const Positions *v, const Extents *e, const FlatPlan *p,
                                const Tensor *data, const Tensor *weight)
 {
   Module *m = call->m;
@@ -484,20 +554,26 @@ static const Tensor *make_sums(OpCall *call, const Positions *v, const Extents *
   const Expr *rc = nn_reduce_axis(&s, "rc", expr_i32(m, c->ig));
   const Expr *channel = expr_add(m, expr_mul(m, s.at[1], expr_i32(m, c->ig)), rc);
   const Expr *there = NULL;
+  const Expr *plane = expr_i32(m, 0);
   const Expr *x[MAX_RANK] = {s.at[0], channel};
-  const Expr *w[MAX_RANK] = {s.at[2]};
+  const Expr *w[MAX_RANK], *tap[3];
   const Expr *flat = expr_add(m, expr_mul(m, s.at[6], sizes[7]), s.at[7]);
   flat = expr_add(m, flat, expr_mul(m, s.at[3], expr_mul(m, e->band, e->row)));
   for (int d = 0; d < c->dims; d++) {
-    const Expr *off;
+    const Expr *off, *along;
     const Expr *j = nn_reduce_axis(&s, names[3 - c->dims + d], expr_i32(m, v->taps[d]));
-    w[1 + d] = nn_index(&s, tap_of(m, v, d, phase_along(m, v, d, s.at[4]), j, &off, &there));
+    tap[d] = nn_index(&s, tap_of(m, v, d, phase_along(m, v, d, s.at[4]), j, &off, &along, &there));
+    plane = expr_add(m, expr_mul(m, plane, expr_i32(m, c->split[d])), along);
     const Expr *step = expr_i32(m, 1);
     for (int k = d + 1; k < c->dims; k++) step = expr_mul(m, step, e->pitch[k]);
     flat = expr_add(m, flat, expr_mul(m, expr_add(m, off, expr_i32(m, v->lead[d])), step));
   }
-  w[1 + c->dims] = channel, w[2 + c->dims] = s.at[5];
-  x[2] = nn_index(&s, flat);
+  int first = c->transposed ? 1 : 2; /* of the weight's taps */
+  w[0] = c->transposed ? s.at[2] : expr_add(m, expr_mul(m, s.at[1], expr_i32(m, v->blocks)), s.at[2]);
+  w[c->transposed ? 1 + c->dims : 1] = c->transposed ? channel : rc;
+  for (int d = 0; d < c->dims; d++) w[first + d] = tap[d];
+  w[2 + c->dims] = s.at[5];
+  x[2] = nn_index(&s, plane), x[3] = nn_index(&s, flat);
   for (int d = c->dims - 1; d >= 0 && !c->open; d--) {
     x[2 + d] = nn_index(&s, d ? expr_floormod(m, flat, e->pitch[d]) : flat);
     flat = expr_floordiv(m, flat, e->pitch[d]);
@@ -508,15 +584,14 @@ static const Tensor *make_sums(OpCall *call, const Positions *v, const Extents *
   return nn_sum(&s, "sums", "conv_transpose", term, call->out->dtype);
 }
 
-void transpose_plain_compute(OpCall *call, const Target *t, const void *plan, const Tensor *const *in,
-                             const Tensor **out)
+void flat_compute(OpCall *call, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
-  const TransposePlan *p = plan;
+  const FlatPlan *p = plan;
   Module *m = call->m;
   const Type *y = call->out;
   ConvShape shape;
   conv_shape_of(call->op, call->attrs, call->arg[0], call->arg[1], y, &shape);
-  conv_shape_open(&shape);
+  split_data(&shape);
   Positions v = positions_of(t, &shape, p);
   Extents e = extents_of(m, &v, p, call->arg[0], y);
   const Tensor *data = shape.open ? pad_open(call, &v, &e, in[0]) : pad_data(call, &v, in[0]);
@@ -547,7 +622,7 @@ void transpose_plain_compute(OpCall *call, const Target *t, const void *plan, co
 /* ---- the schedule ---------------------------------------------------------------------------------------------- */
 
 /* The sums' loops below `at`: phases and tiles, the sum, the tile in registers. */
-static void schedule_sums(ImplGroup *g, BlockRV sums, LoopRV at, const Positions *v, const TransposePlan *p)
+static void schedule_sums(ImplGroup *g, BlockRV sums, LoopRV at, const Positions *v, const FlatPlan *p)
 {
   LoopRV *loop, step;
   sched_compute_at(g->s, sums, at, true, -1);
@@ -588,18 +663,18 @@ static void schedule_padding(ImplGroup *g, BlockRV padded, const Positions *v, c
   int dims = v->s.dims;
   const Expr *factors[3] = {NULL, e->pitch[1], e->pitch[2]};
   const Type *x = g->anchor->arg[0]->type;
-  LoopRV last = loop[2];
+  LoopRV last = loop[3];
   if (dims > 1 && !rows_are_straight(v, e, x->shape))
     sched_split(g->s, last, dims, factors, true, row), last = row[dims - 1];
   generic_split_by(g, last, target_lanes(g->target, g->anchor->type->dtype.bits), &lane);
   sched_vectorize(g->s, lane);
-  LoopRV planes = sched_fuse(g->s, 2, loop, true);
+  LoopRV planes = sched_fuse(g->s, 3, loop, true);
   if (parallel) sched_parallel(g->s, planes);
 }
 
-void transpose_plain_schedule(ImplGroup *g)
+void flat_schedule(ImplGroup *g)
 {
-  const TransposePlan *p = g->plan;
+  const FlatPlan *p = g->plan;
   const Node *call = g->anchor;
   BlockRV padded;
   if (group_find_stage(g, "padded", &padded)) generic_keep(g, padded);
@@ -609,7 +684,7 @@ void transpose_plain_schedule(ImplGroup *g)
   ImplCall of = {g->src, g->arena, g->target, g->config, call};
   ConvShape s;
   conv_shape(&of, &s);
-  conv_shape_open(&s);
+  split_data(&s);
   Positions v = positions_of(g->target, &s, p);
   Extents e = extents_of(sched_module(g->s), &v, p, call->arg[0]->type, call->type);
   LoopRV *loop, own, oi, q[3], phase[3], banded[2], lane;
