@@ -10,6 +10,7 @@ static const char *const list[] = {
   "InferType",
   "RemoveUnusedFunctions",
   "ToGraphNormalForm",
+  "FlattenAtrousConv",
   "FakeQuantizationToInteger",
   "ConvertLayout",
   "LegalizeQnn",

@@ -400,3 +400,31 @@ def test_a_pass_inside_the_pipeline(net):
     ctx.add_pass(broken, "InferType")
     with pytest.raises(KeyError, match="mine"), ctx:
         relay.build(mod)
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+def test_flatten_atrous_conv(quantized):
+    """A convolution over blocks in the batch, as the interpreter has it, and as one with dilation, compiled."""
+    rng = np.random.default_rng(0)
+    if quantized:
+        x = relay.var("x", shape=(1, 9, 8, 4), dtype="int8")
+        w = relay.const(rng.integers(-100, 100, (3, 3, 4, 5)).astype("int8"))
+        y = relay.nn.space_to_batch_nd(x, [2, 2], [[2, 3], [2, 2]], pad_value=-7)
+        y = relay.qnn.op.conv2d(y, w, relay.const(-7), relay.const(0), relay.const(0.5), relay.const(0.25), (3, 3), 5,
+                                data_layout="NHWC", kernel_layout="HWIO")
+        y = relay.qnn.op.requantize(y, relay.const(0.125), relay.const(0), relay.const(40.0), relay.const(3), axis=3)
+        data = rng.integers(-128, 127, (1, 9, 8, 4)).astype("int8")
+    else:
+        x = relay.var("x", shape=(1, 9, 8, 4))
+        w = relay.const(rng.normal(size=(3, 3, 4, 5)).astype("float32"))
+        y = relay.nn.space_to_batch_nd(x, [2, 2], [[2, 3], [2, 2]])
+        y = relay.nn.conv2d(y, w, kernel_size=(3, 3), channels=5, data_layout="NHWC", kernel_layout="HWIO")
+        y = relay.nn.relu(relay.nn.bias_add(y, relay.const(rng.normal(size=5).astype("float32")), axis=3))
+        data = rng.normal(size=(1, 9, 8, 4)).astype("float32")
+    y = relay.nn.batch_to_space_nd(y, [2, 2], [[0, 1], [0, 0]])
+    mod = lathe.IRModule.from_expr(relay.Function([x], y))
+    flat = relay.transform.FlattenAtrousConv()(mod)
+    assert "dilation=[2, 2]" in str(flat) and "batch" not in str(flat)
+    want = relay.create_executor("debug", mod).evaluate()(data).numpy()
+    have = relay.create_executor("graph", flat).evaluate()(data).numpy()
+    np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4)

@@ -7,13 +7,13 @@ from typing import Any, Optional
 from lathe._ir.transform import Pass
 
 __all__ = [
-    "InferType", "SimplifyInference", "FakeQuantizationToInteger", "LegalizeQnn", "ByTable", "CanonicalizeQnn",
-    "Legalize", "FoldConstant", "LiftWeights", "SimplifyExpr", "DynamicToStatic", "DeadCodeElimination",
-    "EliminateCommonSubexpr", "ForwardFoldScaleAxis", "BackwardFoldScaleAxis", "FoldScaleAxis", "FuseAttention",
-    "CanonicalizeOps", "CanonicalizeCast", "AlterOpLayout", "ConvertLayout", "FuseOps", "DefuseOps", "WrapCalls",
-    "CombineParallelConv2D", "CombineParallelDense", "CombineParallelBatchMatmul", "FastMath", "WidenPrecision",
-    "ReducePrecision", "ToMixedPrecision", "Inline", "RemoveUnusedFunctions", "PlanDevices", "ToANormalForm",
-    "ToGraphNormalForm", "MergeComposite", "AnnotateTarget", "MergeCompilerRegions", "PartitionGraph",
+    "InferType", "SimplifyInference", "FlattenAtrousConv", "FakeQuantizationToInteger", "LegalizeQnn",
+    "CanonicalizeQnn", "Legalize", "FoldConstant", "LiftWeights", "SimplifyExpr", "DynamicToStatic",
+    "DeadCodeElimination", "EliminateCommonSubexpr", "ForwardFoldScaleAxis", "BackwardFoldScaleAxis",
+    "FoldScaleAxis", "FuseAttention", "CanonicalizeOps", "CanonicalizeCast", "AlterOpLayout", "ConvertLayout",
+    "FuseOps", "DefuseOps", "WrapCalls", "CombineParallelConv2D", "CombineParallelDense",
+    "CombineParallelBatchMatmul", "FastMath", "WidenPrecision", "ReducePrecision", "ToMixedPrecision", "Inline",
+    "RemoveUnusedFunctions", "PlanDevices", "ToANormalForm", "ToGraphNormalForm",
 ]
 
 def InferType() -> Pass:
@@ -22,14 +22,14 @@ def InferType() -> Pass:
 def SimplifyInference() -> Pass:
     """normalisations become multiply and add; dropout goes"""
 
+def FlattenAtrousConv() -> Pass:
+    """a convolution over blocks that were moved to the batch becomes one with dilation"""
+
 def FakeQuantizationToInteger(hard_fail: Optional[bool] = None, use_qat: Optional[bool] = None) -> Pass:
     """what stands between qnn.dequantize and qnn.quantize is computed in integers"""
 
 def LegalizeQnn() -> Pass:
     """quantized tensors take the sign that the target's dot products want"""
-
-def ByTable() -> Pass:
-    """functions of one byte that are worth it are looked up in a table of their 256 results"""
 
 def CanonicalizeQnn() -> Pass:
     """quantized operators become integer core operators"""
@@ -123,15 +123,3 @@ def ToANormalForm() -> Pass:
 
 def ToGraphNormalForm() -> Pass:
     """lets of pure values become sharing"""
-
-def MergeComposite() -> Pass:
-    """what the context's patterns match becomes functions marked Composite"""
-
-def AnnotateTarget(targets: Any = None, include_non_call_ops: Optional[bool] = None) -> Pass:
-    """mark what external compilers take"""
-
-def MergeCompilerRegions() -> Pass:
-    """regions of one external compiler that read each other become one"""
-
-def PartitionGraph(mod_name: Any = None, bind_constants: Optional[bool] = None) -> Pass:
-    """regions of external compilers become functions of the module"""
