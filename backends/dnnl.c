@@ -34,16 +34,16 @@ typedef struct State {
 
 static LatheRtCode failed(LatheRtError *err, const Kernel *k, const char *what, dnnl_status_t status)
 {
-  LatheRtCode code = status == dnnl_out_of_memory    ? LATHE_RT_MEMORY
+  LatheRtCode code = status == dnnl_out_of_memory   ? LATHE_RT_MEMORY
                      : status == dnnl_unimplemented ? LATHE_RT_UNSUPPORTED
                                                     : LATHE_RT_KERNEL;
   return plugin_fail(err, code, "oneDNN cannot %s '%.80s': status %d", what, k ? k->name : "", (int)status);
 }
 
-#define TRY(call)                                                                    \
-  do {                                                                               \
-    dnnl_status_t status_ = (call);                                                  \
-    if (status_ != dnnl_success) return failed(err, k, "compute", status_);          \
+#define TRY(call)                                                           \
+  do {                                                                      \
+    dnnl_status_t status_ = (call);                                         \
+    if (status_ != dnnl_success) return failed(err, k, "compute", status_); \
   } while (0)
 
 /* ---- descriptions -------------------------------------------------------------------------- */

@@ -95,7 +95,8 @@ static const Node *flattened(Work *w, const Node *back)
   const Node *to = conv->arg[0];
   const char *layout = call_str(conv, "data_layout");
   const char *out = call_str(conv, "out_layout");
-  if (!is_call(to, "nn.space_to_batch_nd") || !layout_is_plain(layout) || (out && *out && strcmp(out, layout))) return back;
+  if (!is_call(to, "nn.space_to_batch_nd") || !layout_is_plain(layout) || (out && *out && strcmp(out, layout)))
+    return back;
   for (int i = 0; i < n; i++)
     if (!works_on_elements(between[i], letter_at(layout, 'C'))) return back;
   int64_t dilation[2];

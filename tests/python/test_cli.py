@@ -683,7 +683,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
 @pytest.mark.parametrize("words, offers", [
-    (["lathe", "comp"], ["compile", "completion"]),
+    (["lathe", "comp"], ["compile", "compare", "completion"]),
     (["lathe", "help", "insp"], ["inspect"]),
     (["lathe", "lower", "--fo"], ["--form"]),
     (["lathe", "lower", "--form", "c"], ["compact", "c", "cuda"]),

@@ -83,6 +83,7 @@ def expressions():
     call("expr_equal", e, e), call("free_vars", e), tir.max_value("int8"), e.condition
     a = tvm.arith.Analyzer()
     a.bind(x, tvm.ir.Range(0, 8))
+    assert str(a.rewrite_simplify(tir.max(x, 9) + 1)) == "10"
     assert a.can_prove(x < 8) and a.const_int_bound(x).max_value == 7
     assert a.modular_set(x * 4).coeff == 4 and len(tvm.arith.detect_linear_equation(x * 3 + y, [x])) == 2
     a.int_set(x * 2 + y, {x: tvm.arith.IntervalSet(0, 7)})
@@ -283,6 +284,11 @@ def patterns(f):
     assert relu.match(f.body)
     assert "clip" in str(relu.rewrite(lambda pre, post, found: relay.clip(post.args[0], 0.0, 9.0), f))
     assert "PartitionedFromPattern" in str(relu.partition(f, {"mine": 1}, check=lambda n: True))
+    mod = relay.transform.MergeComposite([("mine.relu", is_op("nn.relu")(wildcard()), lambda n: True)])(
+        tvm.IRModule.from_expr(f)
+    )
+    tvm.ir.register_op_attr("nn.dense", "target.mine", lambda n: True)
+    assert "Composite" in str(mod) and "compiler_begin" in str(relay.transform.AnnotateTarget("mine")(mod))
 
 
 def operators():

@@ -12,7 +12,11 @@ from lathe.transform import PassContext, Sequential
 RNG = np.random.default_rng(3)
 PASSES = sorted(row[0] for row in lathe._ffi.call("pass_table"))
 #: Passes that want to be told something, or that state a bound of their own.
-OPTIONS = {"ConvertLayout": {"desired_layouts": {"nn.conv2d": ["NHWC", "default"]}}}
+OPTIONS = {
+    "ConvertLayout": {"desired_layouts": {"nn.conv2d": ["NHWC", "default"]}},
+    "AnnotateTarget": {"targets": "other"},
+    "MergeComposite": {"pattern_table": []},
+}
 BOUND = {"FastMath": 1e-3, "ToMixedPrecision": 2e-2}
 
 

@@ -15,7 +15,7 @@ from .._ir.transform import tuned_databases
 from ..target import resolve
 from ..tir.function import PrimFunc
 from ..tir.schedule import Schedule
-from ..tir.trace import Trace
+from ..tir.schedule.trace import Trace
 
 
 class TuningRecord(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional
 
 from .. import error
 from .._ffi import call
-from ..tir.trace import Reader, Trace
+from ..tir.schedule.trace import Reader, Trace
 from .utils import Part, absent
 
 

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Union
 from .. import error
 from .._ffi import call
 from ..tir.schedule import Schedule
-from ..tir.trace import BlockRV
+from ..tir.schedule.trace import BlockRV
 from .utils import Part, absent
 
 

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 from .._ffi import call
 from ..error import LatheError
 from ..tir.schedule import Schedule
-from ..tir.trace import Trace
+from ..tir.schedule.trace import Trace
 from .utils import Part, absent
 
 

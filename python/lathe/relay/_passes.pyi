@@ -7,13 +7,14 @@ from typing import Any, Optional
 from lathe._ir.transform import Pass
 
 __all__ = [
-    "InferType", "SimplifyInference", "FlattenAtrousConv", "FakeQuantizationToInteger", "LegalizeQnn",
+    "InferType", "SimplifyInference", "FlattenAtrousConv", "FakeQuantizationToInteger", "LegalizeQnn", "ByTable",
     "CanonicalizeQnn", "Legalize", "FoldConstant", "LiftWeights", "SimplifyExpr", "DynamicToStatic",
     "DeadCodeElimination", "EliminateCommonSubexpr", "ForwardFoldScaleAxis", "BackwardFoldScaleAxis",
     "FoldScaleAxis", "FuseAttention", "CanonicalizeOps", "CanonicalizeCast", "AlterOpLayout", "ConvertLayout",
     "FuseOps", "DefuseOps", "WrapCalls", "CombineParallelConv2D", "CombineParallelDense",
     "CombineParallelBatchMatmul", "FastMath", "WidenPrecision", "ReducePrecision", "ToMixedPrecision", "Inline",
-    "RemoveUnusedFunctions", "PlanDevices", "ToANormalForm", "ToGraphNormalForm",
+    "RemoveUnusedFunctions", "PlanDevices", "ToANormalForm", "ToGraphNormalForm", "MergeComposite",
+    "AnnotateTarget", "MergeCompilerRegions", "PartitionGraph",
 ]
 
 def InferType() -> Pass:
@@ -30,6 +31,9 @@ def FakeQuantizationToInteger(hard_fail: Optional[bool] = None, use_qat: Optiona
 
 def LegalizeQnn() -> Pass:
     """quantized tensors take the sign that the target's dot products want"""
+
+def ByTable() -> Pass:
+    """functions of one byte that are worth it are looked up in a table of their 256 results"""
 
 def CanonicalizeQnn() -> Pass:
     """quantized operators become integer core operators"""
@@ -123,3 +127,15 @@ def ToANormalForm() -> Pass:
 
 def ToGraphNormalForm() -> Pass:
     """lets of pure values become sharing"""
+
+def MergeComposite() -> Pass:
+    """what the context's patterns match becomes functions marked Composite"""
+
+def AnnotateTarget(targets: Any = None, include_non_call_ops: Optional[bool] = None) -> Pass:
+    """mark what external compilers take"""
+
+def MergeCompilerRegions() -> Pass:
+    """regions of one external compiler that read each other become one"""
+
+def PartitionGraph(mod_name: Any = None, bind_constants: Optional[bool] = None) -> Pass:
+    """regions of external compilers become functions of the module"""
