@@ -50,3 +50,10 @@ def test_softmax(op, axis):
 def test_max_pool(kernel, stride, pad):
     model = model_of("MaxPool", ["n", 5, "h", "w"], kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4)
     check(model, [(1, 5, 5, 5), (2, 5, 17, 6), (1, 5, 9, 40)])
+
+
+@pytest.mark.parametrize("kernel,stride,pad", [(3, 2, 1), (2, 2, 0), (4, 3, 0)])
+def test_transposed_convolution(kernel, stride, pad):
+    w = RNG.standard_normal((6, 9, kernel, kernel)).astype("float32")
+    model = model_of("ConvTranspose", ["n", 6, "h", "w"], [w], strides=[stride] * 2, pads=[pad] * 4)
+    check(model, [(1, 6, 3, 3), (2, 6, 17, 5), (1, 6, 4, 60)])
