@@ -162,21 +162,21 @@ def test_scales_and_integers(tmp_path):
 
 def test_the_model_keeps_what_it_says(tmp_path):
     source, out = tmp_path / "net.onnx", tmp_path / "int8.onnx"
-    conv_net(source)
+    dense_net(source)
     model = onnx.load(str(source))
     helper.set_model_props(model, {"author": "somebody", "classes": "a,b"})
     model.producer_name, model.producer_version, model.model_version = "maker", "1.2", 7
     model.doc_string, model.graph.node[0].doc_string = "what it is", "the first"
     onnx.save(model, str(source))
-    quantize.quantize_onnx(source, images(), out)
+    quantize.quantize_onnx(source, np.random.default_rng(0).normal(size=(9, 8)).astype(F), out)
     made = onnx.load(str(out))
     for field in ("producer_name", "producer_version", "model_version", "doc_string", "metadata_props", "opset_import"):
         assert getattr(made, field) == getattr(model, field)
     assert made.graph.input == model.graph.input and made.graph.output == model.graph.output
     assert made.graph.doc_string == "a graph" and made.graph.name == "net"
-    first = next(n for n in made.graph.node if n.name == "first")
+    first = next(n for n in made.graph.node if n.name == "layer0")
     assert first.doc_string == "the first" and list(first.attribute) == list(model.graph.node[0].attribute)
-    assert not {"w1", "w2", "w3", "w4", "g"} & set(initializers(out))  # floats that nobody uses any more
+    assert not {"w0", "b0", "w1", "b1"} & set(initializers(out))  # floats that nobody uses any more
 
 
 def test_older_opsets(tmp_path):
@@ -289,11 +289,11 @@ def test_layers_stay_in_float_for_the_promised_accuracy(tmp_path):
 
 
 def test_layers_can_be_skipped(tmp_path):
-    source = conv_net(tmp_path / "net.onnx")
-    report = quantize.quantize_onnx(source, images(4), tmp_path / "out.onnx", skip=["first", "last"])
-    assert [layer.get("float") for layer in report.layers] == ["as was asked for", None, None, "as was asked for"]
+    source, x = dense_net(tmp_path / "net.onnx", (8, 8, 8, 4)), np.random.default_rng(0).normal(size=(9, 8)).astype(F)
+    report = quantize.quantize_onnx(source, x, tmp_path / "out.onnx", skip=["layer0", "layer2"])
+    assert [layer.get("float") for layer in report.layers] == ["as was asked for", None, "as was asked for"]
     names = {n.name: list(n.input) for n in onnx.load(str(tmp_path / "out.onnx")).graph.node}
-    assert names["last"][1] == "w4" and names["second"][1].endswith("_dequantized")
+    assert names["layer2"][1] == "w2" and names["layer1"][1].endswith("_dequantized")
 
 
 # ---- trained networks --------------------------------------------------------------------------------------------------
@@ -396,6 +396,30 @@ def test_models_that_do_not_fit(tmp_path):
             quantize.quantize_onnx(model, X, tmp_path / "out.onnx")
     with pytest.raises(lathe.error.LatheError, match="no/folder"):
         quantize.quantize_onnx(source, X, tmp_path / "no/folder/out.onnx")
+
+
+@pytest.fixture(scope="module")
+def small_int8(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("int8")
+    quantize.quantize_onnx(dense_net(folder / "net.onnx"), X, folder / "int8.onnx")
+    return folder / "int8.onnx"
+
+
+@pytest.mark.parametrize("name, value, sentence", [
+    ("x_scale", np.float32(0), "a scale is finite and above zero"),
+    ("x_scale", np.float32(-1), "a scale is finite and above zero"),
+    ("x_scale", np.float32(np.nan), "a scale is finite and above zero"),
+    ("t0_weight_scale", np.ones(5, F), "has 5 elements, axis 1 .* has 12"),
+    ("t0_weight_zero_point", np.zeros(5, "int8"), "has 5 elements, axis 1 .* has 12"),
+])  # fmt: skip
+def test_files_with_wrong_scales(name, value, sentence, small_int8):
+    """What a quantized file must not say, when it is imported."""
+    model = onnx.load(str(small_int8))
+    for t in model.graph.initializer:
+        if t.name == name:
+            t.CopyFrom(numpy_helper.from_array(np.asarray(value), name))
+    with pytest.raises(lathe.error.LatheError, match=sentence):
+        relay.frontend.from_onnx(model, {"x": (4, 8)})
 
 
 def test_progress_is_told_and_may_stop(tmp_path):
