@@ -444,7 +444,7 @@ CASE(factored)
   te_stage_mark(f, te_stage_op(f)->axis[0], FOR_VECTORIZED);
   REORDER(f, te_stage_op(f)->reduce_axis[0], te_stage_op(f)->axis[0]);
   assert_emits(w, s, TENSORS(A, B), NO_SIZES,
-               "i:4 {vec ki:4 {B_rf_init}; ko:3 {i:1 {vec ki:4 {B_rf_update}}}; B_init; ki_v:4 {B_update}}");
+               "i:4 {i:1 {vec ki:4 {B_rf_init}}; ko:3 {i:1 {vec ki:4 {B_rf_update}}}; B_init; ki_v:4 {B_update}}");
 }
 
 CASE(factored_imperfectly)
