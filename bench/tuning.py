@@ -1,11 +1,16 @@
 """What tuning brings, and how fast it finds it.
 
     bench/tuning.py programs [--time 30] [--only NAME] [--threads 1]
+    bench/tuning.py --quick                     the same in two minutes
+    bench/tuning.py model [--time 30]
     bench/tuning.py networks FILE.onnx … [--shape input=1,3,224,224] [--time 300] [--threads 2]
 
 programs: tensor expressions that no plan covers, each tuned for so many seconds: the time as it stands and tuned, how
 often that is as fast, trials, trials that failed, trials a second, and regret: how much slower the best of a third and
 of two thirds of the trials was than the last best.  With --check the status is 1 unless each is five times as fast.
+
+model: programs are tuned, and of their records some are held back: how well the cost model ranks them (rank
+correlation), once having seen others of the same program, once none of it.
 
 networks: each is tuned for so many seconds into a database of its own, compiled without and with it, and both run in
 turns in a process of their own; ratio: untuned over tuned, with the quartiles of the pairs.  With --check the status is
@@ -161,7 +166,130 @@ def winograd_tiles():
     ]
 
 
+def conv1d_causal():
+    a, w = te.placeholder((8, 32, 70), name="A"), te.placeholder((48, 32, 7), name="W")
+    c, t = sum_of(("c", 32), ("t", 7))
+    return [a, w, te.compute((8, 48, 64), lambda n, o, x: te.sum(a[n, c, x + t] * w[o, c, t], axis=[c, t]), name="C")]
+
+
+def conv2d_depthwise_dilated():
+    a, w = te.placeholder((1, 64, 36, 36), name="A"), te.placeholder((64, 3, 3), name="W")
+    y, x = sum_of(("y", 3), ("x", 3))
+    return [
+        a,
+        w,
+        te.compute(
+            (1, 64, 32, 32), lambda n, c, h, v: te.sum(a[n, c, h + 2 * y, v + 2 * x] * w[c, y, x], axis=[y, x]), name="C"
+        ),
+    ]
+
+
+def conv2d_transposed_form():
+    """Channels last, weights of the other order."""
+    a, w = te.placeholder((1, 18, 18, 24), name="A"), te.placeholder((3, 3, 24, 32), name="W")
+    y, x, c = sum_of(("y", 3), ("x", 3), ("c", 24))
+    return [
+        a,
+        w,
+        te.compute(
+            (1, 16, 16, 32), lambda n, h, v, o: te.sum(a[n, h + y, v + x, c] * w[y, x, c, o], axis=[y, x, c]), name="C"
+        ),
+    ]
+
+
+def softmax_rows():
+    a = te.placeholder((128, 256), name="A")
+    k, l = sum_of(("k", 256), ("l", 256))
+    top = te.compute((128,), lambda i: te.max(a[i, k], axis=k), name="M")
+    total = te.compute((128,), lambda i: te.sum(te.exp(a[i, l] - top[i]), axis=l), name="S")
+    return [a, te.compute((128, 256), lambda i, j: te.exp(a[i, j] - top[i]) / total[i], name="P")]
+
+
+def attention_values():
+    p, v = te.placeholder((4, 64, 64), name="P"), te.placeholder((4, 64, 48), name="V")
+    (k,) = sum_of(("k", 64))
+    return [p, v, te.compute((4, 64, 48), lambda h, i, d: te.sum(p[h, i, k] * v[h, k, d], axis=k), name="O")]
+
+
+def attention_grouped():
+    """Eight heads of queries over two of keys."""
+    q, k = te.placeholder((8, 48, 32), name="Q"), te.placeholder((2, 48, 32), name="K")
+    (d,) = sum_of(("d", 32))
+    return [q, k, te.compute((8, 48, 48), lambda h, i, j: te.sum(q[h, i, d] * k[h // 4, j, d], axis=d), name="S")]
+
+
+def distances():
+    a, b = te.placeholder((128, 24), name="A"), te.placeholder((96, 24), name="B")
+    (k,) = sum_of(("k", 24))
+    return [
+        a,
+        b,
+        te.compute((128, 96), lambda i, j: te.sum((a[i, k] - b[j, k]) * (a[i, k] - b[j, k]), axis=k), name="D"),
+    ]
+
+
+def stencil_seven_points():
+    a = te.placeholder((34, 66, 66), name="A")
+    return [
+        a,
+        te.compute(
+            (32, 64, 64),
+            lambda i, j, k: 0.4 * a[i + 1, j + 1, k + 1]
+            + 0.1 * (a[i, j + 1, k + 1] + a[i + 2, j + 1, k + 1] + a[i + 1, j, k + 1])
+            + 0.1 * (a[i + 1, j + 2, k + 1] + a[i + 1, j + 1, k] + a[i + 1, j + 1, k + 2]),
+            name="B",
+        ),
+    ]
+
+
+def product_requantized():
+    a, b = te.placeholder((96, 64), name="A", dtype="uint8"), te.placeholder((48, 64), name="B", dtype="int8")
+    (k,) = sum_of(("k", 64))
+    out = te.compute(
+        (96, 48), lambda i, j: te.sum(a[i, k].astype("int32") * b[j, k].astype("int32"), axis=k), name="C"
+    )
+
+    def narrow(i, j):
+        scaled = te.round(out[i, j].astype("float32") * 0.01)
+        return te.min(te.max(scaled, te.const(-128, "float32")), te.const(127, "float32")).astype("int8")
+
+    return [a, b, te.compute((96, 48), narrow, name="D")]
+
+
+def product_chain():
+    a, b = te.placeholder((64, 48), name="A"), te.placeholder((48, 56), name="B")
+    c = te.placeholder((56, 40), name="C")
+    k, l = sum_of(("k", 48), ("l", 56))
+    ab = te.compute((64, 56), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="AB")
+    return [a, b, c, te.compute((64, 40), lambda i, j: te.sum(ab[i, l] * c[l, j], axis=l), name="D")]
+
+
+def moments():
+    a = te.placeholder((8, 4096), name="A")
+    (k,) = sum_of(("k", 4096))
+    return [a, te.compute((8,), lambda i: te.sum(a[i, k] * a[i, k], axis=k), name="M")]
+
+
+def outer_gated():
+    a, b = te.placeholder((64, 96), name="A"), te.placeholder((96, 96), name="B")
+    (k,) = sum_of(("k", 96))
+    c = te.compute((64, 96), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    return [a, b, te.compute((64, 96), lambda i, j: c[i, j] * te.sigmoid(c[i, j]) * a[i, j], name="D")]
+
+
 PROGRAMS = [
+    conv1d_causal,
+    conv2d_depthwise_dilated,
+    conv2d_transposed_form,
+    softmax_rows,
+    attention_values,
+    attention_grouped,
+    distances,
+    stencil_seven_points,
+    product_requantized,
+    product_chain,
+    moments,
+    outer_gated,
     conv3d_dilated,
     conv2d_strided,
     stencil_separable,
@@ -193,7 +321,7 @@ def programs(args):
         with tempfile.TemporaryDirectory() as folder:
             start = time.time()
             trace, before, after, trials, failed, _ = call(
-                "tune_program", func, target._h, f"{folder}/t.db", float(args.time), None, False, 1, None
+                "tune_program", func, target._h, f"{folder}/t.db", float(args.time), None, False, 1, None, None
             )
             spent = time.time() - start
             for entry in lathe.tuning.Database(f"{folder}/t.db").records():
@@ -208,6 +336,50 @@ def programs(args):
             flush=True,
         )
     return good
+
+
+# ---- the cost model
+
+
+def ranks(values):
+    return np.argsort(np.argsort(values))
+
+
+def model(args):
+    """Records of some programs; each is held back in turn, and a third of each."""
+    target = lathe.target.Target(f"{lathe.target.Target()} -num-cores={args.threads}")
+    rows, seconds, names = [], [], []
+    for make in PROGRAMS:
+        if args.only and args.only not in make.__name__:
+            continue
+        func = te.create_prim_func(make())
+        with tempfile.TemporaryDirectory() as folder:
+            call("tune_program", func, target._h, f"{folder}/t.db", float(args.time), None, False, 1, None, None)
+            for entry in lathe.tuning.Database(f"{folder}/t.db").records():
+                if entry["status"] != "ok":
+                    continue
+                sch = lathe.tir.Schedule(func)
+                sch._replay(entry["candidate"])
+                stores = np.asarray(call("tune_features", sch.mod["main"]))
+                rows.append(list(stores.sum(axis=0)))
+                seconds.append(statistics.median(entry["seconds"]))
+                names.append(make.__name__)
+    rows, seconds, names = np.asarray(rows), np.asarray(seconds), np.asarray(names)
+    print(f"{'program':26} {'records':>8} {'rank, a third held back':>24} {'rank, never seen':>18}")
+    rng, found = np.random.default_rng(0), []
+    for name in dict.fromkeys(names):
+        own = np.flatnonzero(names == name)
+        held = rng.permutation(own)[: max(len(own) // 3, 2)]
+        one = []
+        for test in (held, own):
+            train = np.setdiff1d(np.arange(len(names)), test)
+            said = call("tune_model", rows[train].tolist(), seconds[train].tolist(), rows[test].tolist())
+            one.append(float(np.corrcoef(ranks(said), ranks(seconds[test]))[0, 1]) if len(test) > 2 else float("nan"))
+        found.append(one)
+        print(f"{name:26} {len(own):8} {one[0]:24.2f} {one[1]:18.2f}", flush=True)
+    means = np.nanmean(np.asarray(found), axis=0)
+    print(f"{'mean':26} {len(names):8} {means[0]:24.2f} {means[1]:18.2f}")
+    return bool(means[0] > 0)
 
 
 # ---- networks
@@ -299,7 +471,8 @@ def networks(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["programs", "networks"])
+    parser.add_argument("what", nargs="?", default="programs", choices=["programs", "networks", "model"])
+    parser.add_argument("--quick", action="store_true", help="5 seconds of tuning, each: some two minutes in all")
     parser.add_argument("files", nargs="*")
     parser.add_argument("--time", type=int, default=30, help="seconds of tuning, each")
     parser.add_argument("--seconds", type=float, default=10, help="seconds of comparing a network untuned and tuned")
@@ -308,7 +481,9 @@ def main():
     parser.add_argument("--only")
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
-    good = programs(args) if args.what == "programs" else networks(args)
+    if args.quick:
+        args.time = 5
+    good = {"programs": programs, "networks": networks, "model": model}[args.what](args)
     sys.exit(args.check and not good)
 
 

@@ -175,6 +175,11 @@ static void program(Call *c)
                           .env = l};
   if (!(o.seconds > 0) && o.trials <= 0)
     raise(c->ctx, ERR_ARGUMENT, NOWHERE, "tuning wants a limit: seconds or trials, above zero");
+  const LatheValue *command;
+  o.nworkers = api_arg_given(c, 8) ? api_arg_list(c, 8, &command) : 0;
+  const char **workers = arena_array(own_arena(c->ctx), const char *, o.nworkers + 1);
+  for (int i = 0; i < o.nworkers; i++) workers[i] = api_value_text(c, &command[i]);
+  o.workers = workers;
   const Target *target = arg_host(c, 1);
   Db *db = api_arg_given(c, 2) ? arg_db(c, 2, true) : NULL;
   TuneProgram p = tune_program(c->ctx, own_arena(c->ctx), api_arg_ptr(c, 0), target, db, &o);
@@ -289,6 +294,8 @@ static void mutate(Call *c)
   *c->out = api_val_str(c, tune_mutate(own_arena(c->ctx), api_arg_str(c, 0), primitive, &seed));
 }
 
+static void answer(Call *c) { *c->out = api_val_str(c, tune_answer(c->ctx, own_arena(c->ctx), api_arg_str(c, 0))); }
+
 static void learn(Call *c)
 {
   const LatheValue *given;
@@ -395,11 +402,11 @@ const ApiFunction api_tune_functions[] = {
    "what there is to tune: workload, what, calls, flops, untuned plan, plans with predicted seconds, module", tasks},
   {"tune_program",
    "f: primfunc, target: target?, db: str?, seconds: float?, trials: int?, resume: bool?, seed: int?, progress: "
-   "function? -> "
-   "list[any]",
+   "function?, workers: list[str]? -> list[any]",
    "tunes a loop program: trace, seconds before and after, trials, failed, stopped; progress(user, [trials, failed, "
-   "before, best, elapsed]) stops it with 1, fails with -1",
+   "before, best, elapsed]) stops it with 1, fails with -1; workers: commands that measure",
    program},
+  {"tune_answer", "job: str -> str", "what 'lathe tune --worker' answers to a job", answer},
   {"tune_program_name", "f: primfunc, target: target? -> str", "the workload's name in databases", program_name},
   {"tuned_trace", "db: str, f: primfunc, target: target? -> str?", "the fastest trace that a database has",
    tuned_trace},

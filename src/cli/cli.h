@@ -30,8 +30,8 @@ typedef struct Options {
   const char *tuned, *db, *limit, *trials;
   const char *data, *labels, *calibrate, *drop, *samples, *skip, *percentile;
   Values files; /* behind the first argument */
-  Values shapes, pools, inputs, entries, configs, disabled, required, passes;
-  bool json, help, time, profile, no_winograd, onnx, tflite, list, plans, cost, resume;
+  Values shapes, pools, inputs, entries, configs, disabled, required, passes, workers;
+  bool json, help, time, profile, no_winograd, onnx, tflite, list, plans, cost, resume, worker;
 } Options;
 
 /* ---- commands.c: the tables ----------------------------------------------------------- */

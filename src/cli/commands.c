@@ -86,6 +86,10 @@ const OptionRow cli_options[] = {
     OPTION('Y', "--time", "TIME", limit, ONE, NULL, "how long: 90s, 5m, 1h (default 5m, unless --trials is given)"),
     OPTION('v', "--trials", "N", trials, ONE, NULL, "how many kernels are measured at most"),
     OPTION('y', "--resume", NULL, resume, FLAG, NULL, "what the database has is not measured again"),
+    OPTION('Q', "--worker", NULL, worker, FLAG, NULL,
+           "measures what another tuner asks for: jobs from the standard input, answers to the standard output"),
+    OPTION('S', "--workers", "COMMAND", workers, MANY, NULL,
+           "of loop programs: a worker that a shell starts ('ssh host lathe tune --worker'); may be given several times"),
     OPTION('V', "--threads", "N", threads, ONE, NULL,
            "threads that the model will run on (default: the target's cores); the same as -num-cores=N in the target"),
     /* quantization */
@@ -169,7 +173,7 @@ const Command cli_commands[] = {
      "Each kernel's plans are measured beside the one that it has untuned, in processes of their own; what is faster by"
      " more than the spread is kept, and the network is measured whole at the end.  Ctrl-C loses nothing: go on with"
      " --resume.  Loop programs (TVMScript, .py) are scheduled by rules whose decisions are searched.",
-     "YvzyVtsnODrcwmxj", NULL,
+     "YvzyVSQtsnODrcwmxj", NULL,
      "lathe tune net.onnx --shape input=1,3,224,224 --time 5m --db tune.db\n"
      "lathe tune net.onnx --shape input=1,3,224,224 --trials 200 --threads 1 --db tune.db --resume\n"
      "lathe compile net.onnx --shape input=1,3,224,224 -o net.so --tuned tune.db\n"

@@ -343,7 +343,7 @@ static bool read_options(LatheContext *context, const Command *command, Options 
       return false;
     }
   }
-  if (command->input && !o->input && !o->help && !o->list) {
+  if (command->input && !o->input && !o->help && !o->list && !o->worker) {
     cli_misuse("which %s? try 'lathe %s --help'", *command->input == '<' ? "file" : "one", command->name);
     return false;
   }

@@ -116,6 +116,8 @@ int cli_tune_programs(LatheContext *context, const Options *o, const TuneLimits 
   Input in = {.n = 0};
   if (!load(context, o, false, &in, &status)) return status;
   if (!cli_find_target(context, o, limits->threads, &status, &in.target)) return status;
+  LatheValue worker[MAX_VALUES];
+  for (int i = 0; i < o->workers.n; i++) worker[i] = cli_str_value(o->workers.v[i]);
   for (int i = 0; i < in.n; i++) {
     LatheValue out, fields;
     if (!cli_call(context, &status, "primfunc_fields", 1, &in.functions[i], &fields)) return status;
@@ -127,8 +129,9 @@ int cli_tune_programs(LatheContext *context, const Options *o, const TuneLimits 
                          cli_int_value(limits->trials ? (limits->trials + in.n - 1) / in.n : 0),
                          cli_bool_value(o->resume),
                          cli_int_value(1),
-                         cli_none_value()};
-    bool ok = name && cli_call(context, &status, "tune_program", 8, args, &out);
+                         cli_none_value(),
+                         (LatheValue){.tag = LATHE_LIST, .u.list = worker, .n = o->workers.n}};
+    bool ok = name && cli_call(context, &status, "tune_program", 9, args, &out);
     if (ok) {
       const LatheValue *r = out.u.list;
       double before = r[1].u.f;

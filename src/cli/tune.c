@@ -228,8 +228,55 @@ static int tune_model(LatheContext *context, const Options *o, const TuneLimits 
   return 0;
 }
 
+/* ---- a worker ------------------------------------------------------------------------------------------- */
+
+/* "job LENGTH\n" and so many bytes; NULL: the input has ended, or is none. */
+static char *read_job(bool *bad)
+{
+  enum { LONGEST = 1 << 28 };
+  char line[64];
+  char *end;
+  *bad = false;
+  if (!fgets(line, sizeof line, stdin)) return NULL;
+  *bad = true;
+  long long n = strncmp(line, "job ", 4) ? -1 : strtoll(line + 4, &end, 10);
+  if (n < 0 || n > LONGEST || *end != '\n') return NULL;
+  char *job = malloc((size_t)n + 1);
+  if (!job) return NULL;
+  job[n] = 0;
+  if (fread(job, 1, (size_t)n, stdin) == (size_t)n && !memchr(job, 0, (size_t)n)) {
+    *bad = false;
+    return job;
+  }
+  free(job);
+  return NULL;
+}
+
+/* Speaks what src/tune/worker.c has at its head. */
+static int work(LatheContext *context)
+{
+  bool bad;
+  char *job;
+  fputs("lathe-worker 1\n", stdout);
+  fflush(stdout);
+  while ((job = read_job(&bad))) {
+    LatheValue text = cli_str_value(job);
+    LatheValue out;
+    bool ok = !lathe_call(context, "tune_answer", 1, &text, &out);
+    const char *said = ok ? out.u.s : lathe_error_message(context);
+    printf("%s %zu\n%s", ok ? "answer" : "error", strlen(said), said);
+    fflush(stdout);
+    free(job);
+  }
+  return bad ? cli_refuse("the standard input has something that is no job for a worker") : 0;
+}
+
 int cli_run_tune(LatheContext *context, const Options *o)
 {
+  if (o->worker)
+    return o->input ? cli_misuse("--worker takes no model: jobs come from the standard input") : work(context);
+  if (o->workers.n && !cli_ends_with(o->input, ".py"))
+    return cli_misuse("--workers are for loop programs (FILE.py): kernels of a network are measured here");
   TuneLimits limits = {.db = o->db ? o->db : "tune.db"};
   if (o->limit && !read_time(o->limit, &limits.seconds)) return EXIT_USAGE;
   if (o->trials && !cli_read_number("--trials", o->trials, 1, 100000000, &limits.trials)) return EXIT_USAGE;

@@ -657,6 +657,10 @@ static void follow_child(Parent *p)
 void tune_measure(Ctx *ctx, Arena *arena, const MeasureSpec *spec, const MeasureOptions *o,
                   int (*told)(void *env, int i, const MeasureResult *), void *env)
 {
+  if (o->workers) {
+    tune_measure_by_workers(ctx, o->workers, spec, o, told, env);
+    return;
+  }
   Scope scope = scope_begin(ctx);
   Parent *p = arena_new_of(scratch(ctx), Parent);
   *p = (Parent){.ctx = ctx, .arena = arena, .spec = spec, .o = o, .told = told, .env = env, .fd = -1};

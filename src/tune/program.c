@@ -179,7 +179,7 @@ static int told(void *env, int i, const MeasureResult *r)
                                 .threads = s->measure.threads});
   s->out.trials++;
   s->out.failed += r->status != TUNE_OK;
-  t->seconds = -1;
+  t->seconds = r->status == TUNE_LOST ? 0 : -1;
   if (r->status == TUNE_OK) {
     t->seconds = tune_median(s->arena, r->seconds.n, r->seconds.seconds);
     if (s->incumbent < 0) s->out.before = tune_median(s->arena, r->base.n, r->base.seconds);
@@ -233,7 +233,7 @@ static void measure_batch(ProgramSearch *s)
 static void take_record(void *env, const TuneRecord *r)
 {
   ProgramSearch *s = env;
-  if (strcmp(r->kind, "trace")) return;
+  if (strcmp(r->kind, "trace") || r->status == TUNE_LOST) return;
   add_trace(s, r->candidate);
   for (int i = 0; i < s->trial.n; i++)
     if (!strcmp(s->trial.v[i].trace, r->candidate))
@@ -267,6 +267,7 @@ TuneProgram tune_program(Ctx *ctx, Arena *arena, const PrimFunc *f, const Target
                        .seed = o->seed};
   if (s->measure.threads <= 0) s->measure.threads = target->num_cores;
   if (s->measure.build_limit <= 0) s->measure.build_limit = 15;
+  if (o->nworkers) s->measure.workers = tune_workers(ctx, arena, o->nworkers, o->workers, 0);
   if (db && o->resume) resume(s);
   while (!is_over(s)) {
     Scope round = scope_begin(ctx);

@@ -117,7 +117,7 @@ static void take_record(void *env, const TuneRecord *r)
 {
   Resume *z = env;
   const TuneTask *t = z->s->tasks->task[z->task];
-  int i = strcmp(r->base, t->base) ? -1 : candidate_of(t, r->candidate);
+  int i = strcmp(r->base, t->base) || r->status == TUNE_LOST ? -1 : candidate_of(t, r->candidate);
   if (i < 0) return;
   learn_one(z->s, z->task, i, r->status, &r->seconds, &r->base_seconds);
   z->s->known[z->task].trials++;

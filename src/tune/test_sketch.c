@@ -1,5 +1,5 @@
 /* test_sketch.c: schedules that the rules draw, and those with a decision changed, compute what the program does; a
- * loop program tuned end to end. */
+ * loop program tuned end to end; workers that say nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -187,12 +187,58 @@ static void test_tune(void **state)
   assert_int_equal(system(command), 0);
 }
 
+/* ---- workers that say nothing ---------------------------------------------------------------------------- */
+
+typedef struct Heard {
+  int n;
+  TuneStatus status;
+  char note[200];
+} Heard;
+
+static int take_result(void *env, int i, const MeasureResult *r)
+{
+  Heard *h = env;
+  (void)i;
+  h->n++;
+  h->status = r->status;
+  snprintf(h->note, sizeof h->note, "%s", r->note);
+  return 0;
+}
+
+static void silent_body(Ctx *ctx, void *arg)
+{
+  Scope scope = scope_begin(ctx);
+  Arena *a = own_arena(ctx);
+  const PrimFunc *f = parse(ctx, product);
+  const char *command = arg;
+  TuneWorkers *workers = tune_workers(ctx, a, 1, &command, 0.3);
+  MeasureSpec spec = {.target = target_host(ctx), .n = 1, .base_func = f, .func = &f};
+  MeasureOptions o = {.threads = 1, .build_limit = 0.01, .run_limit = 0.01, .workers = workers};
+  Heard h = {0};
+  tune_measure(ctx, a, &spec, &o, take_result, &h);
+  assert_int_equal(h.n, 1);
+  assert_int_equal(h.status, TUNE_LOST);
+  assert_non_null(strstr(h.note, "was not heard for"));
+  assert_int_equal(tune_workers_left(workers), 0);
+  scope_end(ctx, scope);
+}
+
+static void test_silent_workers(void **state)
+{
+  (void)state;
+  static char before[] = "sleep 60";
+  static char after[] = "echo lathe-worker 1; sleep 60";
+  run_body(silent_body, before);
+  run_body(silent_body, after);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_sketches),
     cmocka_unit_test(test_random_programs),
     cmocka_unit_test(test_tune),
+    cmocka_unit_test(test_silent_workers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

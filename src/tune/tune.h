@@ -51,7 +51,8 @@ typedef struct Db Db;
   X(TUNE_CRASH, "crash")   /* the process ended */                              \
   X(TUNE_HANG, "hang")     /* it did not, in the time that it had */            \
   X(TUNE_WRONG, "wrong")   /* its numbers are not those of the untuned kernel */ \
-  X(TUNE_ERROR, "error")   /* it could not be built */
+  X(TUNE_ERROR, "error")   /* it could not be built */                          \
+  X(TUNE_LOST, "lost")     /* the worker that measured it is gone: no result of the candidate */
 /* clang-format on */
 typedef enum {
 #define X(id, name) id,
@@ -154,13 +155,16 @@ const char *tune_model_name(Arena *, Module *, PassContext *);
 
 /* ---- measure.c: in child processes ----------------------------------------------------------------------- */
 
+typedef struct TuneWorkers TuneWorkers; /* worker.c */
+
 typedef struct MeasureOptions {
-  int threads;        /* that kernels use; 0: one for each of the target's cores */
-  double seconds;     /* to spend on the repeats of one candidate; 0: a third of one */
-  double build_limit; /* seconds until it hangs; 0: 60 */
-  double run_limit;   /* the same, once it is built; 0: 10 */
-  int rounds;         /* at most; 0: 40 */
-  bool check_only;    /* of loop programs: the base runs once, for its numbers; no time is taken beside it */
+  int threads;          /* that kernels use; 0: one for each of the target's cores */
+  double seconds;       /* to spend on the repeats of one candidate; 0: a third of one */
+  double build_limit;   /* seconds until it hangs; 0: 60 */
+  double run_limit;     /* the same, once it is built; 0: 10 */
+  int rounds;           /* at most; 0: 40 */
+  bool check_only;      /* of loop programs: the base runs once, for its numbers; no time is taken beside it */
+  TuneWorkers *workers; /* NULL: this process starts children of its own */
   /* For tests: called in the child before candidate i runs first. */
   void (*before)(void *env, int i);
   void *env;
@@ -200,6 +204,18 @@ typedef struct TuneProfile {
   double *seconds;
 } TuneProfile;
 void tune_profile(Ctx *, Arena *, int n, TuneProfile *, int threads);
+
+/* ---- worker.c: measuring by processes that somebody else starts ----------------------------------------- */
+
+/* The answer to a job, as `lathe tune --worker` gives it.  Raises for what is no job, or none for this machine. */
+const char *tune_answer(Ctx *, Arena *, const char *job);
+/* Starts workers by their commands; they end with the caller's scope.  start_limit: seconds until the first word; 0: 300
+ * (a queue may have to be waited for).  A worker is heard when it is asked first. */
+TuneWorkers *tune_workers(Ctx *, Arena *, int n, const char *const *commands, double start_limit);
+int tune_workers_left(const TuneWorkers *);
+/* As tune_measure, of loop programs.  Raises when no worker is left, with what became of the last. */
+void tune_measure_by_workers(Ctx *, TuneWorkers *, const MeasureSpec *, const MeasureOptions *,
+                             int (*told)(void *env, int i, const MeasureResult *), void *env);
 
 /* ---- features.c: what a model reads of a loop program ------------------------------------------------------ */
 
@@ -294,6 +310,8 @@ typedef struct TuneProgramOptions {
   bool resume;    /* from what the database has */
   uint64_t seed;
   MeasureOptions measure;
+  int nworkers; /* that measure, by their commands; 0: this process does */
+  const char *const *workers;
   int (*progress)(void *env, const TuneProgram *, double best, double elapsed); /* NULL; non-zero ends it */
   void *env;
 } TuneProgramOptions;

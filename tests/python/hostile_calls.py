@@ -225,7 +225,7 @@ def call_every_function():
         kinds = [p.split(":", 1)[1].strip() for p in params if ":" in p]
         raw = any(w in text for w in ("address", "function", *named))
         heavy = ("build", "compile", "pass_pipeline", "built_export", "compiled_export", "tune_network", "tune_tasks",
-                 "tune_program", "tune_measure")
+                 "tune_program", "tune_measure", "tune_measure_plans", "tune_answer")
         count = 4 if name in heavy else CALLS
         for _ in range(count):
             args = [suited(rng, k, have, gone) for k in kinds]

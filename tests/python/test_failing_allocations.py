@@ -17,9 +17,9 @@ from lathe._ffi.core import Context
 import tflite_writer
 
 #: Calls that start processes or work on files and databases: what they run is outside this process.
-OUTSIDE = {"nvrtc", "built_export", "compiled_export", "tune_network", "tune_program", "tune_measure", "tuned_plans",
-           "tuned_trace", "db_export", "db_import", "db_list", "db_merge", "db_prune", "db_show",
-           "onnx_quantize", "onnx_compare"}
+OUTSIDE = {"nvrtc", "built_export", "compiled_export", "tune_network", "tune_program", "tune_measure",
+           "tune_measure_plans", "tune_answer", "tuned_plans", "tuned_trace", "db_export", "db_import", "db_list",
+           "db_merge", "db_prune", "db_show", "onnx_quantize", "onnx_compare"}
 #: A call with more allocations than this is tried at growing distances from here on.
 EVERY = 40
 
@@ -372,6 +372,9 @@ def ahead_of_time(mod):
 def tuning(mod, f):
     c = tvm.transform.PassContext(opt_level=3).for_compiler()
     call("tune_tasks", mod, None, c), call("tune_program_name", f, None)
+    sch = call("schedule", f, 1)
+    call("tune_rule", sch, "tile", "none", None, 1), call("tune_mutate", call("schedule_trace", sch), 1, None)
+    assert call("tune_features", f) and len(call("tune_model", [[1.0], [2.0]], [1.0, 2.0], [[3.0]])) == 1
     assert len(call("tune_learn", ["a{x=1}", "a{x=2}", "a{x=3}"], [1.0, 2.0, 0.0])) == 3
 
 

@@ -153,6 +153,7 @@ class SearchTask:
             True,
             1,
             None,
+            None,
         )
 
     def _best(self, log_file: str) -> Schedule:

@@ -49,7 +49,7 @@ def tune_tir(
         raise error.UnsupportedError(f"tune_tir: module_equality is 'structural', not {module_equality!r}")
     if isinstance(db, Database) and all(v is None or v == USUAL[k] for k, v in parts.items()):
         func = databases.only_function(mod)
-        call("tune_program", func, resolve(target)._h, db.path, None, trials, True, seed or 1, None)
+        call("tune_program", func, resolve(target)._h, db.path, None, trials, True, seed or 1, None, None)
         return db
     task = TuneContext(
         mod, target=target, space_generator=parts.pop("space"), search_strategy=parts.pop("strategy"),
