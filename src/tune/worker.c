@@ -36,8 +36,8 @@ static const char *job_text(Arena *arena, const MeasureSpec *spec, const Measure
 {
   Text head = text_new(arena);
   Text body = text_new(arena);
-  text_printf(&head, "%d %d %.6g %.6g %.6g %d %d", n, o->threads > 0 ? o->threads : spec->target->num_cores,
-              o->seconds, o->build_limit, o->run_limit, o->rounds, o->check_only);
+  text_printf(&head, "%d %d %.6g %.6g %.6g %d %d", n, o->threads > 0 ? o->threads : spec->target->num_cores, o->seconds,
+              o->build_limit, o->run_limit, o->rounds, o->check_only);
   for (int i = -2; i < n; i++) {
     const PrimFunc *f = i == -2 ? NULL : i == -1 ? spec->base_func : spec->func[which[i]];
     const char *text = i == -2 ? spec->target->text : f ? func_print(arena, f) : "";
@@ -336,7 +336,8 @@ static void receive(Batch *b, Worker *w)
   w->since = clock_seconds();
   text_addn(&w->heard, some, (size_t)k);
   bool fits = !memchr(some, 0, (size_t)k) && hear(b, w);
-  if (!fits && w->pid) lose(b, w, arena_printf(b->all->arena, "answers what is no answer: '%.60s'", text_str(&w->heard)));
+  if (!fits && w->pid)
+    lose(b, w, arena_printf(b->all->arena, "answers what is no answer: '%.60s'", text_str(&w->heard)));
 }
 
 static void check_patience(Batch *b, Worker *w)
@@ -354,7 +355,8 @@ static void deal(Batch *b)
 {
   TuneWorkers *all = b->all;
   int left = tune_workers_left(all);
-  if (!left) raise(all->ctx, ERR_IO, NOWHERE, "no worker is left to measure: %s", all->why ? all->why : "there was none");
+  if (!left)
+    raise(all->ctx, ERR_IO, NOWHERE, "no worker is left to measure: %s", all->why ? all->why : "there was none");
   for (int i = 0; i < all->n; i++) {
     all->worker[i].which = arena_array(all->arena, int, b->spec->n + 1);
     all->worker[i].n = 0;
