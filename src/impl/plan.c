@@ -44,8 +44,8 @@ static void list_plans(const ImplCall *c, PlanList *list)
   }
 }
 
-/* Sizes that are known only at run time may be any: what a plan takes there is weighed at some parts of the likely sizes
- * as well, a mean of what an operation takes.  So the plan that is the best for large maps alone is not taken. */
+/* Sizes that are known only at run time may be any: what a plan takes there is weighed at some parts of the likely
+ * sizes as well, a mean of what an operation takes.  So the plan that is the best for large maps alone is not taken. */
 static void weigh_sizes(const ImplCall *c, PlanList *list)
 {
   static const int parts[] = {3, 10};

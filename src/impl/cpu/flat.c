@@ -9,13 +9,13 @@
  * Of an ordinary one, the other way round, a position is one output, and the data is taken apart into planes of every
  * stride-th row and column:
  *
- *   out[q] = sum over taps k of plane (k * dilation - before) % stride of the data, [q + (k * dilation - before) / stride]
- *            * weight[k]
+ *   out[q] = sum over taps k of weight[k] * data[q + (k * dilation - before) / stride]
+ *            in the data's plane (k * dilation - before) % stride
  *
- * All phases and taps read the same planes, some elements on.  The data is copied once with zeros around it, and positions are
- * counted along its rows as they then lie, over their ends: what a tap meets at neighbouring positions are neighbours
- * in memory, every tile is whole, and nothing is packed.  The few positions at the ends of rows that no output has are
- * computed for nothing.
+ * All phases and taps read the same planes, some elements on.  The data is copied once with zeros around it, and
+ * positions are counted along its rows as they then lie, over their ends: what a tap meets at neighbouring positions
+ * are neighbours in memory, every tile is whole, and nothing is packed.  The few positions at the ends of rows that no
+ * output has are computed for nothing.
  *
  *   padded = data
  *   for n, group, block of output channels, band of rows of positions       threads
@@ -419,8 +419,8 @@ static const Expr *phase_along(Module *m, const Positions *v, int d, const Expr 
   return d ? expr_floormod(m, phase, expr_i32(m, v->s.stride[d])) : phase;
 }
 
-/* Tap number j of a phase along dimension d, how far from its position it reads, in which of the planes along d that data
- * is taken apart into, and, where it may not be there, whether it is. */
+/* Tap number j of a phase along dimension d, how far from its position it reads, in which of the planes along d that
+ * data is taken apart into, and, where it may not be there, whether it is. */
 static const Expr *tap_of(Module *m, const Positions *v, int d, const Expr *phase, const Expr *j, const Expr **off,
                           const Expr **plane, const Expr **there)
 {

@@ -281,7 +281,8 @@ void pool_map_schedule(ImplGroup *g)
 
 /* ---- columns, then rows ----------------------------------------------------------------------------- */
 
-/* A map whose extents are known only at run time has no other implementation; windows one step apart go by columns too. */
+/* A map whose extents are known only at run time has no other implementation: windows one step apart go by columns
+ * too. */
 bool pool_columns_fits(const Target *t, const Node *call)
 {
   const Pool2DAttrs *a = attrs_of(call);
