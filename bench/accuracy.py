@@ -3,11 +3,11 @@
 
     bench/accuracy.py [--samples 2000] [--modes percentile,kl,minmax] [--json]
 
-Networks: the convolutional one of examples/digits; a multilayer perceptron that is trained here on the 8 × 8 digits (the
-first 1,437 of the shared set, or of scikit-learn's; the other 360 test it) and one on MNIST (8,000 of the shared test
-pictures train it, 2,000 others test it); MNIST's convolutional and dense networks of the shared models.  Scales come from
-256 samples that are not tested with.  Columns: top-1 in float, quantized in Lathe, and of the same file in ONNX Runtime;
-dB is the signal to noise of the output."""
+Networks: the convolutional one of examples/digits; a multilayer perceptron that is trained here on the 8 × 8 digits
+(the first 1,437 of the shared set, or of scikit-learn's; the other 360 test it) and one on MNIST (8,000 of the shared
+test pictures train it, 2,000 others test it); MNIST's convolutional and dense networks of the shared models. Scales
+come from 256 samples that are not tested with. Columns: top-1 in float, quantized in Lathe, and of the same file in
+ONNX Runtime; dB is the signal to noise of the output."""
 import argparse
 import gzip
 import json
@@ -125,7 +125,8 @@ def networks(folder, samples):
     layers = train(x[:8000] / 255, y[:8000], (784, 128, 64, 10), 8)
     test = slice(8000, 8000 + samples)
     yield "MNIST, perceptron", write(layers, folder / "mnist_mlp.onnx"), "x", x[:256] / 255, x[test] / 255, y[test]
-    for name, path, scale in (("MNIST, shared dense", "mnist_mlp.onnx", 255), ("MNIST, convolutional", "mnist_8/model.onnx", 1)):
+    shared = (("MNIST, shared dense", "mnist_mlp.onnx", 255), ("MNIST, convolutional", "mnist_8/model.onnx", 1))
+    for name, path, scale in shared:
         model = SHARED / "trained/onnx" / path
         port = onnx.load(str(model)).graph.input[0]
         shape = [-1] + [d.dim_value for d in port.type.tensor_type.shape.dim][1:]

@@ -1,4 +1,5 @@
-/* flatten_atrous_conv.c: FlattenAtrousConv: a convolution over blocks that were moved to the batch is one with dilation.
+/* flatten_atrous_conv.c: FlattenAtrousConv: a convolution over blocks that were moved to the batch is one with
+ * dilation.
  *
  *   batch_to_space_nd(conv2d(space_to_batch_nd(x, block, paddings), w), block, crops)
  *       ->  conv2d(x, w, dilation=block, padding=paddings - crops)
@@ -47,8 +48,8 @@ static bool is_all(AttrInts list, int64_t v)
   return true;
 }
 
-/* Both moves by the same blocks, over height and width alone, with no more cut off than was put on; the dilation and the
- * padding of the convolution over the data itself. */
+/* Both moves by the same blocks, over height and width alone, with no more cut off than was put on; the dilation and
+ * the padding of the convolution over the data itself. */
 static bool same_blocks(const Node *to, const Node *back, const char *layout, int64_t *dilation, int64_t *padding)
 {
   AttrInts block = call_ints(to, "block_shape");

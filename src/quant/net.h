@@ -78,8 +78,8 @@ QuantSamples quant_net_samples(Net *, int narrays, const QuantArray *);
 /* Takes nodes away that nobody uses, and initializers, with the inputs of their names. */
 void quant_net_sweep(Net *, PGraph *);
 
-/* onnx_opset.c: brings the model into the form of opset 13, which scales by channel need; raises naming the node that it
- * cannot bring there. */
+/* onnx_opset.c: brings the model into the form of opset 13, which scales by channel need; raises naming the node that
+ * it cannot bring there. */
 enum { QUANT_OPSET = 13 };
 void quant_net_raise_opset(Net *);
 

@@ -1,8 +1,8 @@
 /* onnx.c: an ONNX model quantized: ranges found, scales chosen, what it costs measured, and layers left in float where
  * it costs more than was promised.
  *
- *   1  the model as it comes, and the same with equalised channels where there is a place for it: each is calibrated and
- *      quantized, with and without its biases corrected; the one with the least error at the outputs is kept
+ *   1  the model as it comes, and the same with equalised channels where there is a place for it: each is calibrated
+ *      and quantized, with and without its biases corrected; the one with the least error at the outputs is kept
  *   2  float and quantized model run over all samples, beside each other
  *   3  while more answers change than may, the layers with the least signal to noise are left in float: as few as do */
 #include <stdlib.h>
@@ -107,7 +107,7 @@ static void measure_alone(Work *w, Net *n)
   scope_end(w->ctx, scope);
 }
 
-/* ---- the whole model ---------------------------------------------------------------------------------------------- */
+/* ---- the whole model --------------------------------------------------------------------------------------------- */
 
 /* What the quantized model gives beside the float one. */
 typedef struct Verdict {
@@ -280,7 +280,7 @@ static Verdict hold_promise(Work *w, Net *n)
   return v;
 }
 
-/* ---- the report ------------------------------------------------------------------------------------------------------- */
+/* ---- the report -------------------------------------------------------------------------------------------------- */
 
 static void report_layers(Net *n, QuantReport *out)
 {

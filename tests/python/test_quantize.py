@@ -42,7 +42,7 @@ def save(path, nodes, inputs, outputs, consts, opset=17, ir=8, **more):
 
 
 def conv_net(path, seed=0):
-    """Convolutions with a batch norm, an added constant, a sum of two branches, a concatenation, pools and a product."""
+    """Convolutions with a batch norm, an added constant, a sum of branches, a concatenation, pools, a product."""
     r = np.random.default_rng(seed)
 
     def w(*shape):
@@ -66,7 +66,8 @@ def conv_net(path, seed=0):
         n("Gemm", ["f", "w4", "b4"], ["y"], "last", transB=1),
     ]
     consts = dict(
-        w1=w(8, 3, 3, 3), g=r.random(8).astype(F) + 0.5, b=r.normal(size=8).astype(F), m=r.normal(size=8).astype(F) * 0.1,
+        w1=w(8, 3, 3, 3), g=r.random(8).astype(F) + 0.5, b=r.normal(size=8).astype(F),
+        m=r.normal(size=8).astype(F) * 0.1,
         v=r.random(8).astype(F) + 0.5, w2=w(8, 8, 3, 3), a2=r.normal(size=(8, 1, 1)).astype(F), w3=w(8, 1, 3, 3),
         b3=r.normal(size=8).astype(F), lo=np.float32(0), hi=np.float32(6), w4=w(5, 16), b4=r.normal(size=5).astype(F),
     )  # fmt: skip
@@ -192,7 +193,8 @@ def test_older_opsets(tmp_path):
         helper.make_node("Add", ["t", "b"], ["a"]),
         helper.make_node("Softmax", ["a"], ["y"]),
     ]
-    consts = dict(w=r.normal(size=(6, 2, 3, 3)).astype(F), m=r.normal(size=(6, 3)).astype(F), b=r.normal(size=3).astype(F))
+    consts = dict(w=r.normal(size=(6, 2, 3, 3)).astype(F), m=r.normal(size=(6, 3)).astype(F),
+                  b=r.normal(size=3).astype(F))
     inputs = [info("x", [1, 2, 7, 7]), info("w", [6, 2, 3, 3]), info("m", [6, 3]), info("b", [3])]
     source = save(tmp_path / "net.onnx", nodes, inputs, [info("y", [1, 3])], consts, opset=9, ir=3)
     x = r.normal(size=(20, 2, 7, 7)).astype(F)
@@ -296,7 +298,7 @@ def test_layers_can_be_skipped(tmp_path):
     assert names["layer2"][1] == "w2" and names["layer1"][1].endswith("_dequantized")
 
 
-# ---- trained networks --------------------------------------------------------------------------------------------------
+# ---- trained networks -----------------------------------------------------------------------------------------
 
 
 def digits():
@@ -348,7 +350,7 @@ def test_mnist(name, tmp_path):
     assert abs((np.array(theirs) == labels[:200]).mean() - ours) < 0.03
 
 
-# ---- what cannot be done ----------------------------------------------------------------------------------------------
+# ---- what cannot be done --------------------------------------------------------------------------------------
 
 
 X = np.ones((4, 8), F)
@@ -383,7 +385,8 @@ def test_options_that_do_not_fit(options, sentence, tmp_path):
 def test_models_that_do_not_fit(tmp_path):
     source = dense_net(tmp_path / "net.onnx")
     quantize.quantize_onnx(source, X, tmp_path / "int8.onnx")
-    relu = save(tmp_path / "relu.onnx", [helper.make_node("Relu", ["x"], ["y"])], [info("x", [1, 8])], [info("y", [1, 8])], {})
+    relu = save(tmp_path / "relu.onnx", [helper.make_node("Relu", ["x"], ["y"])], [info("x", [1, 8])],
+                [info("y", [1, 8])], {})
     old = save(tmp_path / "old.onnx", [helper.make_node("Gemm", ["x", "w"], ["y"])], [info("x", [1, 8])],
                [info("y", [1, 2])], dict(w=np.ones((8, 2), F)), opset=6)  # fmt: skip
     for model, sentence in (
@@ -433,7 +436,7 @@ def test_progress_is_told_and_may_stop(tmp_path):
         quantize.quantize_onnx(source, X, tmp_path / "out.onnx", progress=lambda *_: 1 // 0)
 
 
-# ---- comparing -----------------------------------------------------------------------------------------------------------
+# ---- comparing ------------------------------------------------------------------------------------------------
 
 
 def test_compare_shows_where_models_part(tmp_path):
@@ -455,12 +458,13 @@ def test_compare_shows_where_models_part(tmp_path):
 
 
 def test_compare_wants_one_network(tmp_path):
-    other = save(tmp_path / "o.onnx", [helper.make_node("Relu", ["u"], ["y"])], [info("u", [1, 8])], [info("y", [1, 8])], {})
+    other = save(tmp_path / "o.onnx", [helper.make_node("Relu", ["u"], ["y"])], [info("u", [1, 8])],
+                 [info("y", [1, 8])], {})
     with pytest.raises(lathe.error.LatheError, match="no input 'u'"):
         quantize.compare_onnx(dense_net(tmp_path / "net.onnx"), other, X)
 
 
-# ---- the commands ------------------------------------------------------------------------------------------------------------
+# ---- the commands ---------------------------------------------------------------------------------------------
 
 needs_program = pytest.mark.skipif(not PROGRAM.exists(), reason="the lathe program was not built")
 
@@ -506,7 +510,8 @@ def test_commands_say_what_they_need(tmp_path):
     assert "needs samples of the model's input" in said and "--data FILE.npz" in said
     assert "where to?" in command("quantize", source, "--data", tmp_path / "data.npz", status=2)
     data = ("--data", tmp_path / "data.npz")
-    assert "a share, as in 1% or 0.01, not 'x'" in command("quantize", source, *data, *out, "--accuracy-drop", "x", status=2)
+    said = command("quantize", source, *data, *out, "--accuracy-drop", "x", status=2)
+    assert "a share, as in 1% or 0.01, not 'x'" in said
     assert "label 3 is no whole number: 'three'" in command(
         "quantize", source, *data, *out, "--labels", tmp_path / "labels.txt", status=1)
     assert "has no .npy or .npz files" in command("quantize", source, "--data", tmp_path / "empty", *out, status=1)
@@ -516,7 +521,7 @@ def test_commands_say_what_they_need(tmp_path):
     assert "which two models?" in command("compare", source, *data, status=2)
 
 
-# ---- relay.quantize ---------------------------------------------------------------------------------------------------------
+# ---- relay.quantize -------------------------------------------------------------------------------------------
 
 
 def dense_module(seed=0):
@@ -531,7 +536,9 @@ def test_a_module_by_numpy():
     """min-max, a dense layer with bias and relu: every integer as numpy has it."""
     mod, w, b = dense_module()
     x = np.random.default_rng(1).normal(size=(4, 8)).astype(F)
-    with relay.quantize.qconfig(calibrate_mode="minmax", weight_scale="max", skip_dense_layer=False, rounding="TONEAREST"):
+    with relay.quantize.qconfig(
+        calibrate_mode="minmax", weight_scale="max", skip_dense_layer=False, rounding="TONEAREST"
+    ):
         made = relay.quantize.quantize(mod, {"w": w}, [{"x": x}])
     sx = np.float32((x.max() - x.min()) / 255)
     zx = np.round(-128 - x.min() / sx)
@@ -557,9 +564,12 @@ def test_weights_are_powers_of_two():
 
 def find_calls(mod, name):
     found = []
-    relay.analysis.post_order_visit(
-        mod["main"], lambda e: found.append(e) if isinstance(e, relay.Call) and getattr(e.op, "name", "") == name else None
-    )
+
+    def look(e):
+        if isinstance(e, relay.Call) and getattr(e.op, "name", "") == name:
+            found.append(e)
+
+    relay.analysis.post_order_visit(mod["main"], look)
     return found
 
 
@@ -582,7 +592,8 @@ def test_layers_of_modules_are_skipped():
     with relay.quantize.qconfig(calibrate_mode="kl_divergence", skip_conv_layers=[], do_simulation=True):
         made = relay.quantize.quantize(mod, None, data)
     assert len(find_calls(made, "nn.conv2d")) == 3 and not find_calls(made, "qnn.conv2d")
-    with relay.quantize.qconfig(calibrate_mode="minmax", skip_conv_layers=[0, 1, 2]), pytest.warns(UserWarning, match="no layer"):
+    none = relay.quantize.qconfig(calibrate_mode="minmax", skip_conv_layers=[0, 1, 2])
+    with none, pytest.warns(UserWarning, match="no layer"):
         relay.quantize.quantize(mod, None, data)
 
 

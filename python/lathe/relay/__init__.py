@@ -48,7 +48,8 @@ __all__ = [
     "TensorType", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall", "TypeData", "TypeVar",
     "Var", "adt", "all_vars", "analysis", "annotation", "backend", "bind", "bind_params_by_name", "build", "const",
     "create_executor", "dataflow_pattern", "expr", "expr_functor", "free_vars", "fromtext", "frontend",
-    "load_param_dict", "op", "optimize", "parse", "parse_expr", "post_order_visit", "prelude", "quantize", "save_param_dict", "scalar_type",
+    "load_param_dict", "op", "optimize", "parse", "parse_expr", "post_order_visit", "prelude", "quantize",
+    "save_param_dict", "scalar_type",
     "testing", "transform", "ty", "var",
 ]
 

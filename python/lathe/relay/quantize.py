@@ -29,8 +29,8 @@ class QConfig:
     Activations have nbit_input bits in dtype_input (int8 or uint8), weights nbit_weight bits in int8, a scale for each
     output channel.  calibrate_mode: "global_scale" (every activation reaches global_scale), "kl_divergence",
     "percentile" or "minmax", which look at the dataset.  weight_scale: "max" or "power2".  skip_conv_layers:
-    convolutions that stay in float, counted from 0; skip_dense_layer: so do matrix products.  do_simulation: floats that
-    behave as the integers would.  rounding: of requantize."""
+    convolutions that stay in float, counted from 0; skip_dense_layer: so do matrix products.  do_simulation: floats
+    that behave as the integers would.  rounding: of requantize."""
 
     nbit_input: int = 8
     nbit_weight: int = 8
@@ -68,7 +68,7 @@ class QConfig:
                 f"partition_conversions={self.partition_conversions!r}: the module is not cut into functions; its "
                 "qnn.quantize and qnn.dequantize stand where integers begin and end"
             )
-        for name in ("nbit_activation", "dtype_activation", "round_for_shift", "debug_enabled_ops", "calibrate_chunk_by"):
+        for name in _WHY:
             if getattr(self, name) != _DEFAULTS.get(name, getattr(self, name)):
                 warnings.warn(f"qconfig: {name}={getattr(self, name)!r} changes nothing: {_WHY[name]}", stacklevel=3)
 
@@ -109,7 +109,7 @@ def current_qconfig() -> QConfig:
 
 
 def qconfig(**kwargs: Any) -> QConfig:
-    """A configuration for quantize(), as a context:  with qconfig(calibrate_mode="kl_divergence", weight_scale="max"): …"""
+    """A configuration for quantize(), as a context:  with qconfig(calibrate_mode="percentile"): …"""
     known = [f.name for f in dataclasses.fields(QConfig)]
     for name in kwargs:
         if name not in known:
@@ -165,7 +165,12 @@ def quantize(
     ]
     fn = listener(progress)
     made, layers = call(
-        "graph_quantize", as_module(mod, dict(params or {})), PassContext.current().for_compiler(), given, options, address(fn)
+        "graph_quantize",
+        as_module(mod, dict(params or {})),
+        PassContext.current().for_compiler(),
+        given,
+        options,
+        address(fn),
     )
     del kept
     if not layers:
