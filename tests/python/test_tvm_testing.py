@@ -200,3 +200,10 @@ def test_compare_before_after(tmp_path):
     counts, out = run_tests(tmp_path, COMPARE)
     assert counts == {"passed": 5, "failed": 1}, out
     assert "the pass did not give what is expected" in out
+
+
+def test_assert_prim_expr_equal():
+    x = lathe.te.var("x")
+    lathe.testing.assert_prim_expr_equal(x * 2 + 4, (x + 2) * 2)
+    with pytest.raises(ValueError, match="not proved"):
+        lathe.testing.assert_prim_expr_equal(x * 2, x)

@@ -24,6 +24,7 @@ from .targets import (
 )
 from .utils import (
     assert_allclose,
+    assert_prim_expr_equal,
     check_bool_expr_is_true,
     check_numerical_grads,
     identity_after,
@@ -39,6 +40,7 @@ __all__ = [
     "FEATURES",
     "Feature",
     "assert_allclose",
+    "assert_prim_expr_equal",
     "check_bool_expr_is_true",
     "check_numerical_grads",
     "device_enabled",

@@ -61,6 +61,14 @@ def check_numerical_grads(
         )
 
 
+def assert_prim_expr_equal(lhs: Any, rhs: Any) -> None:
+    """Raises unless both expressions are proved to be equal for all values of their variables."""
+    from ..arith import Analyzer
+
+    if not Analyzer().can_prove_equal(lhs, rhs):
+        raise ValueError(f"{lhs} and {rhs} are not proved to be equal")
+
+
 def check_bool_expr_is_true(bool_expr: Any, vranges: Any, cond: Any = None) -> None:
     """Raises unless an expression holds for every value of the variables in their ranges (where cond holds)."""
     from .. import tir
