@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import lathe as tvm
-from lathe import autotvm, relay
+from lathe import auto_scheduler, autotvm, relay, te, topi
 from lathe.autotvm.graph_tuner import DPTuner, PBQPTuner
 from lathe.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, XGBTuner
 from lathe.contrib import graph_executor
@@ -129,3 +129,48 @@ def test_a_log_changes_a_network_only_where_it_won(tmp_path):
     assert lines == f"{task.args[0]} {base} => {other}\n"
     built(0.995e-3)
     assert autotvm.record.ApplyHistoryBest(str(tmp_path / "made.log")).lines() == ""
+
+
+# ---- Ansor
+
+
+@auto_scheduler.register_workload
+def conv2d_layer(n, h, w, co, ci, kh, kw, stride, padding):
+    data = te.placeholder((n, ci, h, w), name="data")
+    kernel = te.placeholder((co, ci, kh, kw), name="kernel")
+    bias = te.placeholder((1, co, 1, 1), name="bias")
+    conv = topi.nn.conv2d_nchw(data, kernel, stride, padding, dilation=1, out_dtype="float32")
+    return [data, kernel, bias, topi.nn.relu(topi.add(conv, bias))]
+
+
+def test_ansor_for_an_operator(tmp_path):
+    log = str(tmp_path / "conv2d.json")
+    task = auto_scheduler.SearchTask(
+        func=conv2d_layer, args=(1, 8, 8, 8, 4, 3, 3, (1, 1), (1, 1)), target=tvm.target.Target(TARGET)
+    )
+    assert "conv" in str(task.compute_dag)
+    context = auto_scheduler.LocalRPCMeasureContext(min_repeat_ms=300)
+    option = auto_scheduler.TuningOptions(
+        num_measure_trials=3, runner=context.runner, measure_callbacks=[auto_scheduler.RecordToFile(log)], verbose=2
+    )
+    task.tune(option)
+    policy = auto_scheduler.SketchPolicy(
+        task, auto_scheduler.XGBModel(), init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(log)]
+    )
+    task.tune(option, search_policy=policy)  # goes on from the log
+    assert len(tvm.tuning.Database(log).records()) == 6
+    sch, args = task.apply_best(log)
+    func = tvm.build(sch, args, TARGET)
+    rng = np.random.default_rng(0)
+    data, kernel, bias = (rng.standard_normal(s).astype("float32") for s in ((1, 4, 8, 8), (8, 4, 3, 3), (1, 8, 1, 1)))
+    out = tvm.nd.empty((1, 8, 8, 8))
+    func(tvm.nd.array(data), tvm.nd.array(kernel), tvm.nd.array(bias), out)
+    padded = np.pad(data, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    want = sum(
+        np.einsum("nchw,oc->nohw", padded[:, :, y : y + 8, x : x + 8], kernel[:, :, y, x])
+        for y in range(3) for x in range(3)
+    )  # fmt: skip
+    np.testing.assert_allclose(out.numpy(), np.maximum(want + bias, 0), rtol=1e-3, atol=1e-4)
+    assert "sch.get_block" in task.print_best(log)
+    with pytest.raises(tvm.error.UnsupportedError, match="meta_schedule.tune_tir takes models"):
+        auto_scheduler.SketchPolicy(task, object())

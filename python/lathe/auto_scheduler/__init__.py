@@ -14,11 +14,12 @@ Each schedule is built and run in a child process, and its numbers are compared 
 from .compute_dag import ComputeDAG
 from .relay_integration import ApplyHistoryBest, TaskScheduler, extract_tasks
 from .search_task import (
-    HardwareParams, LocalBuilder, LocalRPCMeasureContext, LocalRunner, RecordToFile, SearchTask, TuningOptions,
-    register_workload,
+    HardwareParams, LocalBuilder, LocalRPCMeasureContext, LocalRunner, PreloadMeasuredStates, RecordToFile, SearchTask,
+    SketchPolicy, TuningOptions, XGBModel, register_workload,
 )
 
 __all__ = [
     "ApplyHistoryBest", "ComputeDAG", "HardwareParams", "LocalBuilder", "LocalRPCMeasureContext", "LocalRunner",
-    "RecordToFile", "SearchTask", "TaskScheduler", "TuningOptions", "extract_tasks", "register_workload",
+    "PreloadMeasuredStates", "RecordToFile", "SearchTask", "SketchPolicy", "TaskScheduler", "TuningOptions", "XGBModel",
+    "extract_tasks", "register_workload",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
-from .. import error
+from .. import error, tuning
 from .._ffi import call
 from ..target import resolve
 from ..tir.schedule import Schedule
@@ -107,6 +107,44 @@ class TuningOptions:
         self.file = files[0].filename if files else None
 
 
+class XGBModel:
+    """The engine's cost model."""
+
+    def __init__(self, verbose_eval: int = 25, num_warmup_sample: int = 100, seed: Optional[int] = None, **_more: Any):
+        self.seed = seed
+
+
+class PreloadMeasuredStates:
+    """The records of another file count from the start."""
+
+    def __init__(self, filename: str):
+        self.filename = filename
+
+
+class SketchPolicy:
+    """The one search that there is, with a seed and records to start from."""
+
+    def __init__(
+        self,
+        task: "SearchTask",
+        program_cost_model: Any = None,
+        params: Any = None,
+        seed: Optional[int] = None,
+        verbose: int = 1,
+        init_search_callbacks: Optional[Sequence[Any]] = None,
+    ):
+        if not isinstance(program_cost_model, (XGBModel, type(None))):
+            raise error.UnsupportedError(
+                "SketchPolicy: the cost model is the engine's (XGBModel); meta_schedule.tune_tir takes models of your own"
+            )
+        if params is not None:
+            raise error.UnsupportedError("SketchPolicy: params of Ansor's search have no counterpart; leave them out")
+        self.task, self.seed = task, seed
+        self.preloaded = [c.filename for c in init_search_callbacks or () if isinstance(c, PreloadMeasuredStates)]
+        if len(self.preloaded) != len(init_search_callbacks or ()):
+            raise error.UnsupportedError("SketchPolicy: init_search_callbacks takes PreloadMeasuredStates alone")
+
+
 class SearchTask:
     """A registered computation with its arguments, for a target."""
 
@@ -141,8 +179,13 @@ class SearchTask:
 
     def tune(self, tuning_options: TuningOptions, search_policy: Any = None, adaptive_training: bool = False) -> None:
         """Measures so many schedules; the records of the file count."""
-        if search_policy not in (None, "default", "sketch.xgb", "sketch.random"):
-            raise error.UnsupportedError("SearchTask.tune: the search policy cannot be exchanged")
+        named = search_policy in (None, "default", "sketch.xgb", "sketch.random")
+        if not named and not isinstance(search_policy, SketchPolicy):
+            raise error.UnsupportedError("SearchTask.tune: the search policy is a SketchPolicy")
+        if isinstance(search_policy, SketchPolicy) and tuning_options.file:
+            for other in search_policy.preloaded:
+                if os.path.abspath(other) != os.path.abspath(tuning_options.file):
+                    tuning.Database(tuning_options.file).merge(other)
         call(
             "tune_program",
             self._func,
@@ -151,7 +194,7 @@ class SearchTask:
             None,
             max(tuning_options.num_measure_trials, 1),
             True,
-            1,
+            getattr(search_policy, "seed", None) or 1,
             None,
             None,
         )
