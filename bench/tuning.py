@@ -179,7 +179,9 @@ def conv2d_depthwise_dilated():
         a,
         w,
         te.compute(
-            (1, 64, 32, 32), lambda n, c, h, v: te.sum(a[n, c, h + 2 * y, v + 2 * x] * w[c, y, x], axis=[y, x]), name="C"
+            (1, 64, 32, 32),
+            lambda n, c, h, v: te.sum(a[n, c, h + 2 * y, v + 2 * x] * w[c, y, x], axis=[y, x]),
+            name="C",
         ),
     ]
 

@@ -1,8 +1,8 @@
 /* features.c: what a cost model reads of a loop program: a row of numbers for each store.
  *
  * In: a scheduled function with its blocks.  Around a store stand loops and the blocks whose iterations are bound to
- * them; so each index has the set of loops that it changes with.  From those sets come how often the store runs, how many
- * elements the innermost k loops touch, and how the innermost loop walks through each buffer.  All but flags are
+ * them; so each index has the set of loops that it changes with.  From those sets come how often the store runs, how
+ * many elements the innermost k loops touch, and how the innermost loop walks through each buffer.  All but flags are
  * logarithms: two programs that differ by a factor differ by a constant. */
 #include <math.h>
 
@@ -15,9 +15,9 @@ enum {
   F_RUNS, F_FLOPS, F_INTS, F_DIVS, F_CALLS, F_CHOICES,          /* how often, and operations in all */
   F_PARALLEL, F_VECTOR, F_UNROLLED, F_INNERMOST, F_LOOPS,       /* loops by what they are marked */
   F_REDUCES, F_INIT, F_PREDICATE,                               /* flags */
-  F_STILL, F_ALONG, F_ACROSS,                                   /* accesses that the innermost loop leaves, walks, jumps */
+  F_STILL, F_ALONG, F_ACROSS,                                   /* accesses the innermost loop leaves, walks, skips */
   F_WRITTEN, F_READ,                                            /* bytes of the buffers in all */
-  F_TOUCHED,                                                    /* bytes that the innermost 1, 2, 4, 6 and all loops touch */
+  F_TOUCHED,                                                    /* bytes that inner 1, 2, 4, 6 and all loops touch */
   F_END = F_TOUCHED + DEPTHS
 };
 /* clang-format on */

@@ -209,8 +209,8 @@ void tune_profile(Ctx *, Arena *, int n, TuneProfile *, int threads);
 
 /* The answer to a job, as `lathe tune --worker` gives it.  Raises for what is no job, or none for this machine. */
 const char *tune_answer(Ctx *, Arena *, const char *job);
-/* Starts workers by their commands; they end with the caller's scope.  start_limit: seconds until the first word; 0: 300
- * (a queue may have to be waited for).  A worker is heard when it is asked first. */
+/* Starts workers by their commands; they end with the caller's scope.  start_limit: seconds until the first word; 0:
+ * 300 (a queue may have to be waited for).  A worker is heard when it is asked first. */
 TuneWorkers *tune_workers(Ctx *, Arena *, int n, const char *const *commands, double start_limit);
 int tune_workers_left(const TuneWorkers *);
 /* As tune_measure, of loop programs.  Raises when no worker is left, with what became of the last. */
@@ -237,8 +237,8 @@ bool tune_xgboost(Arena *, int width, int n, const double *rows, const double *y
 /* Learns from records of one workload what the predicted seconds leave out: a ridge regression over the plan's fields.
  * seconds: measured, 0: not yet.  Gives for each candidate what it now thinks. */
 void tune_learn(int n, const TuneCandidate *, const double *seconds, double *out);
-/* The same over rows of numbers, of any programs: fits the logarithm of seconds to n rows of width numbers and gives what
- * it thinks of m others, by xgboost.c, or a ridge regression where that cannot or the rows are few. */
+/* The same over rows of numbers, of any programs: fits the logarithm of seconds to n rows of width numbers and gives
+ * what it thinks of m others, by xgboost.c, or a ridge regression where that cannot or the rows are few. */
 void tune_fit(Arena *, int width, int n, const double *rows, const double *seconds, int m, const double *others,
               double *out);
 
@@ -290,8 +290,8 @@ typedef enum {
   RULE_MAP,    /* a map: rows on threads, vectors within */
 } TuneRule;
 bool tune_rule(Arena *, Sched *, const Target *, TuneRule, const char *block, uint64_t seed);
-/* The trace with one decision changed, which need not be possible; of this primitive, or, NULL, of any.  The trace itself
- * where it has none. */
+/* The trace with one decision changed, which need not be possible; of this primitive, or, NULL, of any.  The trace
+ * itself where it has none. */
 const char *tune_mutate(Arena *, const char *trace, const char *primitive, uint64_t *seed);
 /* What the model reads of a trace: its form and the decided numbers, written as a plan is. */
 const char *tune_decisions(Arena *, const char *trace);

@@ -1,5 +1,5 @@
-"""MetaSchedule with parts of one's own: rules, mutators, postprocessors, strategies, cost models, runners, callbacks and
-databases that are written in Python, as its documentation writes them."""
+"""MetaSchedule with parts of one's own: rules, mutators, postprocessors, strategies, cost models, runners, callbacks
+and databases that are written in Python, as its documentation writes them."""
 
 import json
 

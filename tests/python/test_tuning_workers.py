@@ -60,7 +60,11 @@ def tune(tmp_path, *commands, trials=4, ok=True):
     file.write_text(SCRIPT)
     args = [PROGRAM, "tune", str(file), "--db", str(db), "--trials", str(trials), "--threads", "1"]
     done = subprocess.run(
-        [*args, *(x for c in commands for x in ("--workers", c))], text=True, capture_output=True, timeout=200, check=False
+        [*args, *(x for c in commands for x in ("--workers", c))],
+        text=True,
+        capture_output=True,
+        timeout=200,
+        check=False,
     )
     assert (done.returncode == 0) is ok, done.stdout + done.stderr
     out = subprocess.run([PROGRAM, "db", "export", str(db)], text=True, capture_output=True, check=True).stdout
@@ -68,7 +72,8 @@ def tune(tmp_path, *commands, trials=4, ok=True):
 
 
 def test_the_protocol():
-    worker = subprocess.Popen(shlex.split(WORKER), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipe = subprocess.PIPE
+    worker = subprocess.Popen(shlex.split(WORKER), stdin=pipe, stdout=pipe, stderr=pipe)
     assert worker.stdout.readline() == b"lathe-worker 1\n"
     for text, kind in ((job(scale, wrong), b"answer"), ("what?", b"error"), (job(scale, target="cuda"), b"error")):
         worker.stdin.write(b"job %d\n%s" % (len(text), text.encode()))
@@ -143,6 +148,9 @@ def test_the_example_under_ray(tmp_path):
 def test_the_example_without_ray():
     hidden = "import sys, runpy; sys.modules['ray'] = None; runpy.run_path(r'%s', run_name='__main__')"
     done = subprocess.run(
-        [sys.executable, "-c", hidden % (ROOT / "examples" / "ray_worker.py")], text=True, capture_output=True, check=False
+        [sys.executable, "-c", hidden % (ROOT / "examples" / "ray_worker.py")],
+        text=True,
+        capture_output=True,
+        check=False,
     )
     assert done.returncode == 1 and "pip install ray" in done.stderr

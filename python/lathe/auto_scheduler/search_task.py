@@ -135,7 +135,7 @@ class SketchPolicy:
     ):
         if not isinstance(program_cost_model, (XGBModel, type(None))):
             raise error.UnsupportedError(
-                "SketchPolicy: the cost model is the engine's (XGBModel); meta_schedule.tune_tir takes models of your own"
+                "SketchPolicy: the cost model is the engine's (XGBModel); meta_schedule.tune_tir takes models of yours"
             )
         if params is not None:
             raise error.UnsupportedError("SketchPolicy: params of Ansor's search have no counterpart; leave them out")

@@ -25,9 +25,11 @@ from .task import ApplyConfig, DispatchContext, FallbackContext, Task, get_confi
 from .tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
 
 __all__ = [
-    "AnnotateEntity", "ApplyConfig", "ApplyGraphBest", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "DispatchContext",
+    "AnnotateEntity", "ApplyConfig", "ApplyGraphBest", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace",
+    "DispatchContext",
     "FallbackConfigEntity", "FallbackContext", "GATuner", "GridSearchTuner", "InstantiationError", "LocalBuilder",
     "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "OtherOptionEntity", "RPCRunner", "RandomTuner",
     "ReorderEntity", "SplitEntity", "Task", "Tuner", "XGBTuner", "apply_graph_best", "apply_history_best", "callback",
-    "create_measure_batch", "get_config", "graph_tuner", "measure", "measure_option", "record", "space", "task", "template", "tuner",
+    "create_measure_batch", "get_config", "graph_tuner", "measure", "measure_option", "record", "space", "task",
+    "template", "tuner",
 ]

@@ -169,7 +169,7 @@ class Task:
 class KernelTask(Task):
     """A kernel of a network: its configurations are the plans that Lathe has for it.
 
-    Its name is the operator's, its one argument the workload's, which has the shapes, attributes and the target in it."""
+    Its name is the operator's, its one argument the workload's, which has shapes, attributes and target in it."""
 
     def __init__(self, kernel: tuning.Task, target: Target):  # pylint: disable=super-init-not-called
         self.name, self.args, self.kwargs = kernel.workload.rsplit("-", 1)[0], (kernel.workload,), {}
@@ -196,7 +196,8 @@ def extract_from_program(
 
 
 def extract_from_multiple_program(
-    mods: Sequence[Any], params: Sequence[Any], target: Any, target_host: Any = None, ops: Optional[Sequence[Any]] = None
+    mods: Sequence[Any], params: Sequence[Any], target: Any, target_host: Any = None,
+    ops: Optional[Sequence[Any]] = None,
 ) -> List[KernelTask]:
     """The same over several networks; what two of them have in common is there once."""
     t = resolve(Target(target, target_host) if target_host is not None else target)

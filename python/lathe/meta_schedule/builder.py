@@ -37,8 +37,8 @@ PyBuilder = Builder
 
 
 class LocalBuilder(Builder):
-    """On this machine.  With the local runner the engine builds and runs in child processes of its own, within timeout_sec
-    each; with another runner, files are built in this process."""
+    """On this machine.  With the local runner the engine builds and runs in child processes of its own, each within
+    timeout_sec; with another runner, files are built in this process."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class LocalBuilder(Builder):
         initializer: Any = None,
     ):
         if initializer is not None or isinstance(f_build, str) or isinstance(f_export, str):
-            raise error.UnsupportedError("LocalBuilder: f_build and f_export are functions, and there is no initializer")
+            raise error.UnsupportedError("LocalBuilder: f_build and f_export are functions; there is no initializer")
         self.timeout_sec, self.f_build, self.f_export = timeout_sec, f_build, f_export
 
     @property

@@ -57,7 +57,7 @@ class RandomModel(CostModel):
 
 
 class XGBModel(CostModel):
-    """The engine's model over what loops do: gradient-boosted trees where libxgboost is found, a regression otherwise."""
+    """The engine's model over what loops do: gradient-boosted trees where libxgboost is found, else a regression."""
 
     def __init__(
         self,

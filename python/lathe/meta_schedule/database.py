@@ -54,8 +54,8 @@ def only_function(mod: Any) -> PrimFunc:
 
 
 class PyDatabase:
-    """For a database of one's own: commit_workload and commit_tuning_record are called as things are found, query_schedule
-    when a program is compiled."""
+    """For a database of one's own: commit_workload and commit_tuning_record are called as things are found,
+    query_schedule when a program is compiled."""
 
     def commit_workload(self, mod: Any, target: Any = None) -> Any:
         """Makes a program known."""
@@ -165,8 +165,8 @@ class Database(PyDatabase):
     def import_tvm(self, path: Any, mod: Any, target: Any = None, workload_index: int = 0) -> int:
         """Takes the lines of TVM's database_tuning_record.json that are about this program; how many.
 
-        TVM's traces leave threads, vectors and unrolling to annotations that its postprocessors read; the loops come over
-        as they are.  They serve as starting points: without a measurement beside the program itself none is used."""
+        TVM's traces leave threads, vectors and unrolling to annotations that its postprocessors read; the loops come
+        over as they are.  They serve as starting points: without a measurement beside the program itself none is used."""
         workload, taken = Workload(mod, target), 0
         with open(path, encoding="utf-8") as f:
             for number, line in enumerate(f, 1):

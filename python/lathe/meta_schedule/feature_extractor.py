@@ -1,4 +1,4 @@
-"""Features: what a cost model reads of a program.  One of one's own is a class with extract_from(context, candidates)."""
+"""Features: what a cost model reads of a program.  One of one's own has extract_from(context, candidates)."""
 
 from __future__ import annotations
 

@@ -75,4 +75,6 @@ class UpdateCostModel(MeasureCallback):
             task_scheduler.cost_model.update(ctx, measure_candidates, runner_results)
 
 
-globals()["__getattr__"] = absent("measure_callback", "AddToDatabase, RemoveBuildArtifact, UpdateCostModel and your own")
+globals()["__getattr__"] = absent(
+    "measure_callback", "AddToDatabase, RemoveBuildArtifact, UpdateCostModel and your own"
+)

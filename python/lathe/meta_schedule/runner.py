@@ -133,8 +133,8 @@ class RPCRunner(Runner):
 
     def __init__(self, *_args: Any, **_kwargs: Any):
         raise error.UnsupportedError(
-            "RPCRunner: TVM's RPC is not spoken; other machines measure as workers ('lathe tune --workers'), or through a"
-            " runner of your own (PyRunner)"
+            "RPCRunner: TVM's RPC is not spoken; other machines measure as workers ('lathe tune --workers'), or through"
+            " a runner of your own (PyRunner)"
         )
 
 

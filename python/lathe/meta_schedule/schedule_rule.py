@@ -107,8 +107,8 @@ class ReuseType:
 
 
 class MultiLevelTiling(_Engine):
-    """A reduction in tiles: four levels over space, two over the sum; the outermost on threads, the innermost as vectors,
-    results in a tile of their own or with the block that follows."""
+    """A reduction in tiles: four levels over space, two over the sum; the outermost on threads, the innermost as
+    vectors, results in a tile of their own or with the block that follows."""
 
     rule, forms = "tile", 16
 

@@ -165,7 +165,7 @@ class EvolutionarySearch(_Search):
             candidates = [MeasureCandidate(s, self.context.args_info) for s in pool]
             scores = list(self.cost_model.predict(self.context, candidates))
             order = sorted(range(len(pool)), key=lambda i: -scores[i])
-            some = max(round(self.eps_greedy * n), 1 if n > 2 else 0)  # of any, so that the model sees more than it likes
+            some = max(round(self.eps_greedy * n), 1 if n > 2 else 0)  # of any: the model sees more than it likes
             picked = order[: n - some] + self.random.sample(order[n - some :], some)
             for i in set(order) - set(picked):
                 self.seen.pop(text_of(pool[i]), None)

@@ -18,7 +18,9 @@ class SpaceGenerator(Part):
     """Makes the design spaces of a module; has the postprocessors and mutators that go with them."""
 
     def __init__(self, sch_rules: Any = _FROM, postprocs: Any = _FROM, mutator_probs: Any = _FROM):
-        self.sch_rules: List[ScheduleRule] = ScheduleRule.create("llvm") if sch_rules == _FROM else list(sch_rules or [])
+        self.sch_rules: List[ScheduleRule] = (
+            ScheduleRule.create("llvm") if sch_rules == _FROM else list(sch_rules or [])
+        )
         self.postprocs: List[Postproc] = [] if postprocs == _FROM else list(postprocs or [])
         self.mutator_probs: Dict[Mutator, float] = (
             Mutator.create("llvm") if mutator_probs == _FROM else dict(mutator_probs or {})

@@ -69,6 +69,6 @@ def check(where: str, **given: Any) -> None:
     for name, value in given.items():
         if value is not None and value != USUAL[name]:
             raise error.UnsupportedError(
-                f"{where}: {name} is '{USUAL[name]}': a network's kernels have plans, which the engine searches; parts of"
-                " your own are for tune_tir and tune_tasks"
+                f"{where}: {name} is '{USUAL[name]}': a network's kernels have plans, which the engine searches; parts"
+                " of your own are for tune_tir and tune_tasks"
             )

@@ -50,5 +50,6 @@ def kind_of(given: Any, base: Type[Any], kinds: Dict[str, Any], what: str) -> An
             raise error.ArgumentError(f"there is no {what} '{given}'; there are {', '.join(kinds)}")
         return kinds[given]()
     if not isinstance(given, base):
-        raise error.TypeError(f"a {what} is a {base.__name__} or one of {', '.join(kinds)}, not a {type(given).__name__}")
+        words = ", ".join(kinds)
+        raise error.TypeError(f"a {what} is a {base.__name__} or one of {words}, not a {type(given).__name__}")
     return given
