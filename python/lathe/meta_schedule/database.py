@@ -166,7 +166,7 @@ class Database(PyDatabase):
         """Takes the lines of TVM's database_tuning_record.json that are about this program; how many.
 
         TVM's traces leave threads, vectors and unrolling to annotations that its postprocessors read; the loops come
-        over as they are.  They serve as starting points: without a measurement beside the program itself none is used."""
+        over as they are.  They serve as starting points: what was not measured beside the program is not used."""
         workload, taken = Workload(mod, target), 0
         with open(path, encoding="utf-8") as f:
             for number, line in enumerate(f, 1):
