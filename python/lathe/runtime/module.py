@@ -297,7 +297,9 @@ def load_module(path: Any, fmt: str = "") -> Any:
     path = os.path.abspath(os.fspath(path))
     loaded = _LoadedModule(path)
     pointer, err = ctypes.c_void_p(), RtError()
-    if library.runtime().lathe_rt_model_of(loaded._rt, ctypes.byref(pointer), ctypes.byref(err)) == 0:
+    code = library.runtime().lathe_rt_model_of(loaded._rt, ctypes.byref(pointer), ctypes.byref(err))
+    if code != 2:  # not found: it has functions alone
+        rt_check(code, err)
         model = ExecutorFactoryModule(None, Model(pointer.value or 0, loaded), {}, None)
         model._stored = loaded._stored
         return model

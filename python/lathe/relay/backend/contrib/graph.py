@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .... import error
 from ...analysis import post_order_visit
-from ...expr import Call, Constant, Function, RelayExpr, Tuple as TupleExpr, TupleGetItem, TupleWrapper, Var
+from ...expr import Call, Constant, Function, Op, RelayExpr, Tuple as TupleExpr, TupleGetItem, TupleWrapper, Var
 from ...ty import TensorType
 from .external import _leaves, _symbol, constants_of
 
@@ -85,7 +85,7 @@ class Graph:
         return [self._constants[e]] if isinstance(e, Constant) else self._of[e]
 
     def _visit(self, e: Any) -> None:
-        if isinstance(e, (Var, Constant, Function)) or e in self._of:
+        if isinstance(e, (Var, Constant, Function, Op)) or e in self._of:
             return
         if isinstance(e, TupleExpr):
             self._of[e] = [t for f in e.fields for t in self._read(f)]
