@@ -1,8 +1,9 @@
 /* dnnl.c: convolutions and products through oneDNN (version 2).
  *
- * Kernels: nn.conv2d in NCHW, nn.dense, nn.matmul, nn.batch_matmul, all of float32, with a bias, a sum and a relu behind
- * them as the composite's name says (python/lathe/relay/op/contrib/dnnl.py).  Layouts are oneDNN's own choice: what lies
- * between kernels of a region stays in them, constant weights are brought into them on the first call and kept. */
+ * Kernels: nn.conv2d in NCHW, nn.dense, nn.matmul, nn.batch_matmul, all of float32, with a bias, a sum and a relu
+ * behind them as the composite's name says (python/lathe/relay/op/contrib/dnnl.py).  Layouts are oneDNN's own choice:
+ * what lies between kernels of a region stays in them, constant weights are brought into them on the first call and
+ * kept. */
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
 #include <stdlib.h>

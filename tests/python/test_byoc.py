@@ -37,7 +37,8 @@ def calls(func, inside=False):
 
     def visit(e):
         if isinstance(e, relay.Call) and (inside or e not in hidden):
-            found.append((e.op.attrs or {})["Composite"] if isinstance(e.op, relay.Function) else getattr(e.op, "name", str(e.op)))
+            composite = isinstance(e.op, relay.Function)
+            found.append((e.op.attrs or {})["Composite"] if composite else getattr(e.op, "name", str(e.op)))
 
     relay.analysis.post_order_visit(func.body, hide)
     relay.analysis.post_order_visit(func.body, visit)
@@ -182,7 +183,8 @@ def test_predicates_see_the_call_and_are_kept_by_operator():
 
 
 def test_types_of_expressions():
-    assert InferTypeLocal(relay.add(relay.var("x", shape=(2, 1)), relay.var("y", shape=(3,)))) == relay.TensorType((2, 3))
+    total = relay.add(relay.var("x", shape=(2, 1)), relay.var("y", shape=(3,)))
+    assert InferTypeLocal(total) == relay.TensorType((2, 3))
 
 
 # ---- regions
@@ -305,7 +307,8 @@ def test_ahead_of_time(tmp_path):
     lib = relay.build(mod, target="c", executor=relay.backend.Executor("aot", {"interface-api": "plain"}))
     lib.export_library(str(tmp_path / "net.c"))
     so = tmp_path / "net.so"
-    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", tmp_path / "net.c", "-lm", "-o", so], check=True)
+    flags = ["-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC"]
+    subprocess.run(["cc", *flags, tmp_path / "net.c", "-lm", "-o", so], check=True)
     out = [np.zeros_like(w) for w in want]
     workspace = np.zeros(1 << 16, "uint8")
     status = ctypes.CDLL(str(so)).net_run(*[ctypes.c_void_p(a.ctypes.data) for a in (x["x"], *out, workspace)])
@@ -383,14 +386,17 @@ def test_refusals(tmp_path):
     refused("byoc_status", "stopped with status 7", generate=lambda f: CSource(c_source(f, status=7)))
     refused("byoc_syntax", "failed with status .* on the generated C", generate=lambda f: CSource("int32_t no("))
     refused("byoc_kind", "a module needs a kind", generate=lambda f: Module("library", "x"))
-    refused("byoc_loader", "of kind 'byoc_nobody', which nothing here loads", generate=lambda f: Module("byoc_nobody", "x"))
+    refused("byoc_loader", "'byoc_nobody', which nothing here loads", generate=lambda f: Module("byoc_nobody", "x"))
     refused("byoc_escape", "which nothing here loads", generate=lambda f: Module("../../tmp/evil", "x"))
 
     def broken(_func):
         raise ZeroDivisionError("of the generator")
 
     refused("byoc_raises", "of the generator", ZeroDivisionError, generate=broken)
-    again = lambda _lib: relay.build(two_layers("byoc_text")[0], target="c").export_library(str(tmp_path / "no.c"))  # noqa: E731
+
+    def again(_lib):
+        relay.build(two_layers("byoc_text")[0], target="c").export_library(str(tmp_path / "no.c"))
+
     refused("byoc_text", "write .so, .o or .a", generate=lambda f: CSource(c_source(f)), go=again)
 
 

@@ -1,4 +1,4 @@
-"""Libraries behind plugins of the runtime: OpenBLAS and oneDNN agree with Lathe; plugins that are not right are told."""
+"""Libraries behind plugins of the runtime: OpenBLAS and oneDNN agree with Lathe; plugins that are wrong are told."""
 
 import os
 import pathlib
@@ -87,7 +87,8 @@ def parts():
     scores = relay.nn.batch_matmul(stack, stack)
     values = relay.nn.batch_matmul(relay.nn.softmax(scores), stack, transpose_b=False)
     return {"plain": plain, "strided": strided, "grouped": grouped, "depthwise": depthwise, "block": block,
-            "chain": chain, "dense": dense, "matmul": matmul, "turned": turned, "scores": scores, "values": values}  # fmt: skip
+            "chain": chain, "dense": dense, "matmul": matmul, "turned": turned, "scores": scores,
+            "values": values}  # fmt: skip
 
 
 @pytest.mark.parametrize("compiler", ["openblas", "dnnl"])
@@ -131,7 +132,8 @@ def test_networks_agree_and_are_covered(network):
 def test_one_model_in_many_threads():
     need("openblas")
     x = relay.var("x", shape=(16, 64))
-    y = relay.nn.relu(relay.nn.dense(relay.nn.relu(relay.nn.dense(x, relay.const(floats(48, 64)))), relay.const(floats(8, 48))))
+    h = relay.nn.relu(relay.nn.dense(x, relay.const(floats(48, 64))))
+    y = relay.nn.relu(relay.nn.dense(h, relay.const(floats(8, 48))))
     lib = built(partition_for("openblas", lathe.IRModule.from_expr(relay.Function([x], y))))
     inputs = [floats(16, 64) for _ in range(4)]
     want = [run(lib, {"x": v})[0] for v in inputs]
@@ -181,7 +183,8 @@ def make_plugin(folder, kind, **macros):
 def with_module(kind, code=None):
     """A model with one function of that kind."""
     compiler = "plugin_" + kind
-    lathe.register_func("relay.ext." + compiler, lambda f: Module(kind, to_json(f) if code is None else code(f)), override=True)
+    generate = lambda f: Module(kind, to_json(f) if code is None else code(f))  # noqa: E731
+    lathe.register_func("relay.ext." + compiler, generate, override=True)
     lathe.ir.register_op_attr("exp", "target." + compiler, lambda e: True)
     x = relay.var("x", shape=(3,))
     mod = PartitionGraph()(AnnotateTarget(compiler)(lathe.IRModule.from_expr(relay.Function([x], relay.exp(x)))))

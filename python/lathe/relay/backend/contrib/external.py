@@ -7,8 +7,8 @@ A code generator is a function that is registered as relay.ext.NAME:
 ...     return CSource(f"int32_t {func.attrs['global_symbol']}(float *x, float *out) {{ … }}")
 
 The compiled function is handed what `arguments` lists: the parameters, the constants and the results, tuples spread
-out.  The constants are those in the function's body, in the order of their first use; where relay.ext.NAME.constant_updater
-is registered, those that it gives for (func, symbol), a dictionary of names and arrays."""
+out.  The constants are those in the function's body, in the order of their first use; where
+relay.ext.NAME.constant_updater is registered, those that it gives for (func, symbol), a dictionary of names and arrays."""
 
 from __future__ import annotations
 
@@ -114,7 +114,8 @@ def _generate(compiler: str, func: Function, symbol: str) -> List[Any]:
         made = CSource(made)
     if not isinstance(made, External):
         raise error.TypeError(
-            f"{_PREFIX}{compiler} gives a CSource, an Object or a Module of lathe.relay.backend.contrib, not a {type(made).__name__}"
+            f"{_PREFIX}{compiler} gives a CSource, an Object or a Module of lathe.relay.backend.contrib, "
+            f"not a {type(made).__name__}"
         )
     values = made.constants
     if values is None:

@@ -42,8 +42,8 @@ _levels: Dict[Any, int] = {}
 
 def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
     """Says something about an operator: with the key "target.NAME", a function that is asked whether the compiler NAME
-    takes a call of it (relay.transform.AnnotateTarget).  Without a value it is a decorator.  Of two values the one of the
-    higher level counts."""
+    takes a call of it (relay.transform.AnnotateTarget).  Without a value it is a decorator.  Of two values the one of
+    the higher level counts."""
     from ...op_rows import row
 
     row(op_name)  # raises for an operator that there is not
