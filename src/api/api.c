@@ -25,6 +25,7 @@ static const ApiFunction *const tables[] = {
   api_tune_functions,
   api_quant_functions,
   api_external_functions,
+  api_micro_functions,
 };
 /* clang-format on */
 #define NTABLES ((int)(sizeof tables / sizeof *tables))

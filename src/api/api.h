@@ -100,7 +100,8 @@ struct Call {
 extern const ApiFunction api_expr_functions[], api_node_functions[], api_tir_functions[], api_te_functions[],
     api_stage_functions[], api_schedule_functions[], api_build_functions[], api_graph_functions[],
     api_compile_functions[], api_userop_functions[], api_pattern_functions[], api_debug_functions[],
-    api_data_functions[], api_arith_functions[], api_tune_functions[], api_quant_functions[], api_external_functions[];
+    api_data_functions[], api_arith_functions[], api_tune_functions[], api_quant_functions[], api_external_functions[],
+    api_micro_functions[];
 
 /* ---- value.c: reading arguments ------------------------------------------------ */
 void api_check_args(Call *);                            /* fills arg[] */

@@ -26,7 +26,7 @@ typedef struct Values {
 typedef struct Options {
   const char *input, *output, *target, *form, *function, *dump_dir, *weights, *cache;
   const char *opt_level, *threads, *warmup, *repeat, *top, *trace, *external_root, *fast_math, *plan, *alternatives;
-  const char *format, *ram_limit, *io, *svg;
+  const char *format, *ram_limit, *io, *svg, *board, *layout;
   const char *tuned, *db, *limit, *trials;
   const char *data, *labels, *calibrate, *drop, *samples, *skip, *percentile;
   Values files; /* behind the first argument */
@@ -111,6 +111,8 @@ bool cli_read_number(const char *option, const char *text, long lo, long hi, lon
 bool cli_import_model(LatheContext *, const Options *, int *status, LatheValue *module, LatheValue *report);
 /* A model that runs: from a .so, or compiled here from a model file. */
 bool cli_open_model(LatheContext *, const Options *, int *status, LatheRtModel **out);
+/* The model as a program ahead of time, nothing written. */
+bool cli_compile_ahead(LatheContext *, const Options *, int *status, LatheValue *compiled);
 int cli_run_compile(LatheContext *, const Options *);
 int cli_run_inspect(LatheContext *, const Options *);
 int cli_run_opt(LatheContext *, const Options *);
@@ -183,6 +185,9 @@ bool npy_write(const char *path, const LatheRtTensor *, LatheRtError *err);
 bool npy_write_archive(const char *path, int n, const char *const *names, const LatheRtTensor *const *,
                        LatheRtError *err);
 const char *cli_dtype_text(LatheRtDType, char out[24]);
+
+/* ---- micro.c: projects for microcontrollers ---------------------------------------------------- */
+int cli_run_micro(LatheContext *, const Options *);
 
 /* ---- peak.c: what the machine can do ----------------------------------------------------------- */
 double peak_gflops(int threads, double seconds);

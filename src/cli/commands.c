@@ -6,6 +6,7 @@
 
 #define OPTION(letter, name, value, field, kind, takes, doc) \
   {letter, name, value, offsetof(Options, field), kind, takes, doc}
+#define BOARDS "mps2-an385 mps2-an386 mps2-an500 mps2-an505 mps3-an547 riscv32-virt"
 #define FORMS "compact script input ll asm c cuda"
 
 /* clang-format off */
@@ -127,6 +128,13 @@ const OptionRow cli_options[] = {
            "what the model costs as a program ahead of time for the target: flash, RAM, stack, multiply-accumulates of"
            " each layer, memory over time; implied by the target of a microcontroller"),
     OPTION('K', "--svg", "FILE", svg, ONE, TAKES_FILE, "writes the picture of memory over time, for --cost"),
+    /* microcontrollers */
+    OPTION('S', "-o", "FOLDER", output, ONE, TAKES_DIR, "the project's folder; it is made where it is not there"),
+    OPTION('M', "--board", "BOARD", board, ONE, BOARDS,
+           "a board that QEMU has, as 'lathe micro boards' lists them (default: the one of --target, else mps2-an386)"),
+    OPTION('Q', "--layout", "LAYOUT", layout, ONE, "bare zephyr arduino platformio",
+           "bare: needs the compiler, make and QEMU alone (default); or the layout that Zephyr, the Arduino tools or"
+           " PlatformIO build"),
     OPTION('j', "--json", NULL, json, FLAG, NULL, "for scripts"),
 };
 const int cli_noptions = sizeof cli_options / sizeof *cli_options;
@@ -216,6 +224,18 @@ const Command cli_commands[] = {
      "lathe inspect net.onnx --shape input=1,3,224,224 --plans\n"
      "lathe inspect net.onnx --shape input=1,3,224,224 --alternatives nn.conv2d\n",
      TAKES_FILE, cli_run_inspect, false},
+    {"micro", "projects for microcontrollers: a model with golden vectors, built and run in QEMU",
+     "new MODEL -o FOLDER | build FOLDER | run FOLDER | size FOLDER | boards",
+     "new: compiles the model for a board's processor, runs it on this machine, and writes a project with the program, the"
+     " inputs and the outputs they must give (inputs are random where nothing is said).  build: compiles it with the Arm"
+     " or RISC-V GNU tools.  run: runs it in QEMU, compares the outputs (integers bit for bit) and shows the instructions"
+     " of each layer.  size: bytes of the model's code, constants and stack.  boards: what QEMU has.",
+     "SMQtsiODrcxj", NULL,
+     "lathe micro new net.tflite -o net_m4 --board mps2-an386\n"
+     "lathe micro run net_m4\n"
+     "lathe micro size net_m4 --json\n"
+     "lathe micro new net.onnx --shape input=1,3,224,224 -o sketch --target cortex-m7 --layout arduino\n",
+     "new build run size boards", cli_run_micro, true},
     {"opt", "run passes and print the graph", "FILE [options] | --list",
      "Reads Relay text (- for standard input) or an ONNX or TFLite model.  Without --pass the default passes of the level run;"
      " --time goes to standard error.",

@@ -324,6 +324,13 @@ static bool compile_model(LatheContext *context, const Options *o, bool writes, 
   return ok;
 }
 
+bool cli_compile_ahead(LatheContext *context, const Options *said, int *status, LatheValue *compiled)
+{
+  Options o = *said;
+  o.cost = true;
+  return compile_model(context, &o, false, status, compiled);
+}
+
 /* Is it a library, by its header?  An object cannot be loaded. */
 static bool is_library(const char *path)
 {
@@ -681,20 +688,18 @@ static bool is_micro(const char *target)
          (!strncmp(target, "cortex-m", 8) || !strncmp(target, "riscv32", 7) || strstr(target, "-mcpu=cortex-m"));
 }
 
-static int inspect_cost(LatheContext *context, const Options *said)
+static int inspect_cost(LatheContext *context, const Options *o)
 {
-  Options options = *said;
-  options.cost = true;
   int status = 0;
   LatheValue compiled, out;
-  if (!compile_model(context, &options, false, &status, &compiled)) return status;
+  if (!cli_compile_ahead(context, o, &status, &compiled)) return status;
   LatheValue svg[] = {compiled, cli_str_value("svg")};
-  if (said->svg) {
+  if (o->svg) {
     if (!cli_call(context, &status, "compiled_aot_report", 2, svg, &out)) return status;
-    status = cli_write_text(said->svg, out.u.s, out.n);
+    status = cli_write_text(o->svg, out.u.s, out.n);
     if (status) return status;
   }
-  LatheValue report[] = {compiled, cli_str_value(said->json ? "json" : "text")};
+  LatheValue report[] = {compiled, cli_str_value(o->json ? "json" : "text")};
   if (cli_call(context, &status, "compiled_aot_report", 2, report, &out)) fputs(out.u.s, stdout);
   return status;
 }

@@ -81,8 +81,10 @@ static bool make_input(const LatheRtPort *port, const int64_t *shape, bool rando
   size_t n = 1;
   for (int32_t i = 0; i < port->ndim; i++) n *= (size_t)shape[i];
   bool whole = port->dtype.code != 2 && port->dtype.code != 4;
+  double lowest = port->dtype.bits == 8 && port->dtype.code == 0 ? -128 : 0;
+  double values = port->dtype.bits == 8 && port->dtype.code < 2 ? 256 : 2; /* bytes are pixels, others may be indices */
   for (size_t i = 0; i < n; i++)
-    if (!store(*out, i, !random ? 1 : whole ? floor(unit(&seed) * 2) : normal(&seed))) {
+    if (!store(*out, i, !random ? 1 : whole ? lowest + floor(unit(&seed) * values) : normal(&seed))) {
       *status = cli_refuse("input '%s' of %s cannot be filled; give a file: --input %s=FILE.npy", port->name,
                            cli_dtype_text(port->dtype, name), port->name);
       lathe_rt_tensor_free(*out);

@@ -321,6 +321,7 @@ static void print_features(Text *out)
            "\n/* What the compiler may use, the machine must have. */\nstatic const char lathe_features[] = \"\"\n");
   for (int f = 0; f < CPU_NFEATURES; f++) {
     const char *name = cpu_feature_name((CpuFeature)f);
+    if (f == CPU_DSP) continue; /* of microcontrollers, on which there is no runtime to ask */
     if (!feature_macro[f]) BUG(arena_ctx(out->arena), "the feature '%s' has no macro in C", name);
     text_printf(out, "#ifdef %s\n  \",%s\"\n#endif\n", feature_macro[f], name);
   }

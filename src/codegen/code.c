@@ -69,7 +69,8 @@ const void *code_get(Code *code, CodeFormat format, Arena *arena, size_t *n)
 
 typedef Vec(const char *) Args;
 
-/* Microcontrollers, by LLVM's name: with what they compute floats, and where arguments go. */
+/* Microcontrollers, by LLVM's name: with what they compute floats, and where arguments go.  gcc 12 does not know
+ * cortex-m85 by name. */
 /* clang-format off */
 static const struct { const char *cpu, *flags[6]; } micros[] = {
     {"cortex-m0", {"-mcpu=cortex-m0", "-mthumb", "-mfloat-abi=soft"}},
@@ -79,8 +80,8 @@ static const struct { const char *cpu, *flags[6]; } micros[] = {
     {"cortex-m7", {"-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-d16"}},
     {"cortex-m33", {"-mcpu=cortex-m33", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"}},
     {"cortex-m55", {"-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-mfpu=auto"}},
-    {"cortex-m85", {"-mcpu=cortex-m85", "-mthumb", "-mfloat-abi=hard", "-mfpu=auto"}},
-    {"riscv32", {"-march=rv32imac", "-mabi=ilp32"}},
+    {"cortex-m85", {"-march=armv8.1-m.main+mve.fp+fp.dp", "-mthumb", "-mfloat-abi=hard", "-mfpu=auto"}},
+    {"riscv32", {"-march=rv32imac", "-mabi=ilp32", "--specs=picolibc.specs"}},
 };
 /* clang-format on */
 

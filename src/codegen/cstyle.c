@@ -415,12 +415,24 @@ static const struct {
 };
 /* clang-format on */
 
+/* sum + word_dot(…), as one call; NULL: it is no such sum. */
+static const char *dot_sum(Cgen *g, const Expr *e, int lane)
+{
+  if (e->kind != E_ADD) return NULL;
+  for (int i = 1; i >= 0; i--)
+    if (e->arg[i]->kind == E_CALL && e->arg[i]->u.intrin == IN_WORD_DOT && !cs_is_shared(g, e->arg[i]))
+      return cs_word_dot(g, e->arg[i], cs_lane(g, e->arg[1 - i], lane).s, lane);
+  return NULL;
+}
+
 /* An operand of wrapping arithmetic, as unsigned text of strength prec at least. */
 static const char *unsigned_operand(Cgen *g, const Expr *e, int lane, int prec, bool top)
 {
   DType t = dtype_elem(e->dtype);
   const char *type = g->dialect->ints[1][t.bits == 32 ? 2 : 3];
   if (cs_is_shared(g, e) && !top) return cs_fmt(g, "(%s)%s", type, cs_lane(g, e, lane).s);
+  const char *dot = dot_sum(g, e, lane);
+  if (dot) return cs_fmt(g, "(%s)%s", type, dot);
   if (e->kind == E_ADD || e->kind == E_SUB || e->kind == E_MUL) {
     int own = operators[e->kind].prec;
     const char *s = cs_fmt(g, "%s %s %s", unsigned_operand(g, e->arg[0], lane, own, false), operators[e->kind].op,
@@ -450,6 +462,8 @@ static Frag arithmetic(Cgen *g, const Expr *e, int lane)
     const char *name = cs_helper_of(g, e->kind == E_DIV ? "div" : "rem", g->wide && t.code == DT_INT ? DT_I64 : t);
     return cs_frag(cs_fmt(g, "%s(%s, %s)", name, cs_lane(g, e->arg[0], lane).s, cs_lane(g, e->arg[1], lane).s), P_POST);
   }
+  const char *dot = dot_sum(g, e, lane);
+  if (dot) return cs_frag(dot, P_POST);
   bool ring = e->kind == E_ADD || e->kind == E_SUB || e->kind == E_MUL;
   if (ring && t.code == DT_INT && t.bits >= 32 && cs_wraps(g, e))
     return cs_frag(cs_fmt(g, "(%s)(%s)", cs_type(g, t), unsigned_operand(g, e, lane, P_NONE, true)), P_UNARY);

@@ -187,6 +187,8 @@ const char *cs_memory_type(Cgen *, DType); /* f32x8u */
 /* ---- cstyle_call.c: intrinsic functions ------------------------------------------------ */
 
 Frag cs_call(Cgen *, const Expr *, int lane);
+/* sum + word_dot(…) */
+const char *cs_word_dot(Cgen *, const Expr *, const char *sum, int lane);
 const char *cs_helper_of(Cgen *, const char *what, DType); /* min, max, floordiv, … */
 const char *cs_saturate(Cgen *, DType from, DType to);
 const char *cs_half_cast(Cgen *, DType from, DType to); /* float16 kept as bits */

@@ -175,6 +175,41 @@ static const char *math_name(Cgen *g, const char *base, DType t)
   return cs_fmt(g, "%s%s", base, t.bits == 64 ? "" : "f");
 }
 
+/* sum and the products of the bytes of two words, by Arm's SMLAD where it is there: two products of halves, for which
+ * the bytes are spread to halves, the even ones and the odd ones. */
+static const char *make_word_dot(Cgen *g, bool first_signed, bool second_signed)
+{
+  const char *name = cs_fmt(g, "dot_%c8_%c8", first_signed ? 's' : 'u', second_signed ? 's' : 'u');
+  if (!cs_needs(g, name)) return name;
+  for (int i = 0; i < 2; i++) {
+    char sign = (i ? second_signed : first_signed) ? 's' : 'u';
+    const char *spread = cs_fmt(g, "halves_%c8", sign);
+    if (!cs_needs(g, spread)) continue;
+    text_printf(&g->helpers,
+                "#if defined(__ARM_FEATURE_DSP)\n#define %s(to, word, by) __asm__(\"%cxtb16 %%0, %%1, ror \" by : "
+                "\"=r\"(to) : \"r\"(word))\n#endif\n",
+                spread, sign);
+  }
+  text_printf(&g->helpers,
+              "%s int32_t %s(int32_t sum, uint32_t a, uint32_t b)\n{\n#if defined(__ARM_FEATURE_DSP)\n"
+              "  uint32_t x, y;\n  halves_%c8(x, a, \"#0\");\n  halves_%c8(y, b, \"#0\");\n"
+              "  __asm__(\"smlad %%0, %%1, %%2, %%0\" : \"+r\"(sum) : \"r\"(x), \"r\"(y));\n"
+              "  halves_%c8(x, a, \"#8\");\n  halves_%c8(y, b, \"#8\");\n"
+              "  __asm__(\"smlad %%0, %%1, %%2, %%0\" : \"+r\"(sum) : \"r\"(x), \"r\"(y));\n"
+              "#else\n  for (int i = 0; i < 32; i += 8) sum += (%sint8_t)(a >> i) * (%sint8_t)(b >> i);\n#endif\n"
+              "  return sum;\n}\n",
+              g->dialect->helper, name, first_signed ? 's' : 'u', second_signed ? 's' : 'u', first_signed ? 's' : 'u',
+              second_signed ? 's' : 'u', first_signed ? "" : "u", second_signed ? "" : "u");
+  return name;
+}
+
+const char *cs_word_dot(Cgen *g, const Expr *e, const char *sum, int lane)
+{
+  int64_t signs = e->arg[2]->kind == E_INT ? e->arg[2]->u.i : 3;
+  const char *name = make_word_dot(g, signs & 1, signs & 2);
+  return cs_fmt(g, "%s(%s, %s, %s)", name, sum, cs_lane(g, e->arg[0], lane).s, cs_lane(g, e->arg[1], lane).s);
+}
+
 const char *cs_helper_of(Cgen *g, const char *what, DType t)
 {
   const char *name = cs_fmt(g, "%s_%s", what, cs_suffix(g, t));
@@ -597,9 +632,9 @@ Frag cs_call(Cgen *g, const Expr *e, int lane)
 #include "expr/builtins.def"
 #undef INTRIN
   case IN_DOT:
-  case IN_WORD_DOT:
   case IN_BF16_DOT: /* lowering spelled it out */
   case IN_COUNT: break;
+  case IN_WORD_DOT: return cs_frag(vector ? cs_lanes(g, e) : cs_word_dot(g, e, "0", lane), P_POST);
   }
   cs_unsupported(g, "%s inside an expression", intrin_info(e->u.intrin)->name);
 }

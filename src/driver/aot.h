@@ -88,6 +88,8 @@ typedef Vec(AotFile) AotFiles;
 const char *aot_entry_prefix(Arena *, const Aot *, const char *name, int k);
 /* STEM.h, STEM.c and, where weights are beside, STEM.c.weights (for WebAssembly STEM.weights.s with it); in C the model is called linkable_name(STEM). */
 void aot_files(Aot *, Arena *, const char *stem, WeightsPlace, AotFiles *out);
+/* The elements of an array in braces, its end included. */
+void aot_put_elements(Text *, DType, const void *, int64_t n);
 void aot_export(Aot *, const char *path, WeightsPlace);
 void aot_check_export(Ctx *, const Target *, const char *path);
 
@@ -104,6 +106,12 @@ void aot_export_tar(Aot *, const char *path, const char *name, const AotFiles *)
 /* ---- aot_measure.c -------------------------------------------------------------------------- */
 
 void aot_measure(Aot *);
+/* Bytes of an object's sections: instructions, other constants, what is written; and of the stack of NAME_run and the
+ * deepest function that it calls, as gcc's -fstack-usage says.  -1 in all of them: the file is none. */
+typedef struct ObjectSizes {
+  int64_t code, constants, written, stack;
+} ObjectSizes;
+ObjectSizes aot_object_sizes(const void *object, size_t n, const char *usage);
 
 /* ---- aot_report.c --------------------------------------------------------------------------- */
 

@@ -27,6 +27,7 @@ typedef struct Writer {
   const char **in, **out, **pool;
   const char **bytes; /* of each pool: it as an array of bytes */
   bool *in_used, *out_used, *pool_used;
+  int layer; /* calls of kernels so far */
 } Writer;
 
 static char *upper_of(Arena *arena, const char *s)
@@ -173,7 +174,7 @@ static void put_entry_prototype(Writer *w)
   put_entry_sizes(w);
   if (inside)
     text_add(&w->t, "/* One run.  Inputs and outputs lie in the workspace; a run may overwrite its inputs. */\n");
-  else text_add(&w->t, "/* One run.  Inputs are only read; arrays do not overlap. */\n");
+  else text_add(&w->t, "/* One run.  Inputs are only read; arrays do not overlap and begin at multiples of 4. */\n");
   put_signature(w, ";\n");
   const char *prefix = upper_of(w->arena, w->prefix);
   text_printf(&w->t,
@@ -362,23 +363,17 @@ static bool not_finite(const ConstData *d)
   return false;
 }
 
-static void put_constant(Writer *w, int index)
+void aot_put_elements(Text *t, DType dtype, const void *data, int64_t n)
 {
-  const ConstData *d = w->a->p->constant.v[index].data;
-  Text *t = &w->t;
-  const char *type = linkable_c_type(d->dtype);
+  const char *type = linkable_c_type(dtype);
   bool is_float = !strcmp(type, "float") || !strcmp(type, "double");
-  int bytes = dtype_bytes(d->dtype);
-  int64_t n = (int64_t)(d->bytes / (size_t)bytes);
-  text_printf(t, "static const %s %s[%" PRId64 "] = { /* %s", type, const_name(w, index), n ? n : 1,
-              dtype_name(w->arena, d->dtype));
-  for (int i = 0; i < d->ndim; i++) text_printf(t, "%s%" PRId64, i ? " x " : ", ", d->shape[i]);
-  text_add(t, " */\n ");
+  int bytes = dtype_bytes(dtype);
   size_t line = t->n;
+  text_add(t, " ");
   for (int64_t i = 0; i < n; i++) {
     text_char(t, ' ');
-    if (is_float) put_float(t, d->data, i, bytes == 8);
-    else put_int(t, d->data, i, bytes, type[0] == 'u');
+    if (is_float) put_float(t, data, i, bytes == 8);
+    else put_int(t, data, i, bytes, type[0] == 'u');
     text_char(t, ',');
     if (t->n - line > 100 && i + 1 < n) {
       text_add(t, "\n ");
@@ -386,6 +381,19 @@ static void put_constant(Writer *w, int index)
     }
   }
   text_add(t, n ? "\n};\n" : " 0\n};\n");
+}
+
+static void put_constant(Writer *w, int index)
+{
+  const ConstData *d = w->a->p->constant.v[index].data;
+  Text *t = &w->t;
+  const char *type = linkable_c_type(d->dtype);
+  int64_t n = (int64_t)(d->bytes / (size_t)dtype_bytes(d->dtype));
+  text_printf(t, "static const %s %s[%" PRId64 "]%s = { /* %s", type, const_name(w, index), n ? n : 1,
+              dtype_bytes(d->dtype) < 4 ? " WORDS" : "", dtype_name(w->arena, d->dtype));
+  for (int i = 0; i < d->ndim; i++) text_printf(t, "%s%" PRId64, i ? " x " : ", ", d->shape[i]);
+  text_add(t, " */\n");
+  aot_put_elements(t, d->dtype, d->data, n);
 }
 
 static int64_t beside_offset(const Aot *a, int index)
@@ -430,6 +438,9 @@ static void put_weights(Writer *w)
     put_weights_beside(w);
     return;
   }
+  text_add(&w->t,
+           "/* Bytes that are read as words. */\n#if defined(__GNUC__)\n#define WORDS __attribute__((aligned(8)))\n"
+           "#else\n#define WORDS\n#endif\n\n");
   for (int i = 0; i < w->a->p->constant.n; i++)
     if (w->a->uses_const[i]) put_constant(w, i);
 }
@@ -515,6 +526,7 @@ static void put_call(Writer *w, int i)
   const char *name = aot_node_name(a->p, ins);
   text_printf(t, "); /* %.*s */\n", (int)strcspn(name, "*\n"), name);
   if (!k->body) text_add(t, "  if (status) return status;\n");
+  text_printf(t, "  %s_LAYER(%d);\n", w->upper, w->layer++);
 }
 
 static bool same_place(const AotPlace *a, const AotPlace *b)
@@ -540,6 +552,7 @@ static void put_calls(Writer *w)
 {
   const AotEntry *to = w->entry;
   const ProgFunc *f = to->f;
+  w->layer = 0;
   for (int i = 0; i < f->ins.n; i++) {
     const ProgIns *ins = &f->ins.v[i];
     if (ins->op == MO_KERNEL) put_call(w, i);
@@ -600,6 +613,9 @@ static const char *write_source(Writer *w)
               "#include <stdbool.h>\n",
               w->stem, w->stem, w->stem);
   if (math) text_add(t, "#include <math.h>\n");
+  if (a->p->target->device.kind == DEVICE_MICRO)
+    text_add(t, "\n/* gcc's first scheduling pass takes loads so far ahead that sums leave their registers. */\n"
+                "#if defined(__GNUC__) && !defined(__clang__)\n#pragma GCC optimize(\"no-schedule-insns\")\n#endif\n");
   if (a->code.uses_vectors) text_add(t, "#pragma GCC diagnostic ignored \"-Wpsabi\"\n");
   for (int i = 0; i < a->p->kernel.n; i++) {
     const ProgExternal *e = a->p->kernel.v[i].external;
@@ -613,6 +629,11 @@ static const char *write_source(Writer *w)
     text_add(t, "\nKERNEL copy_bytes(unsigned char *to, const unsigned char *from, size_t n)\n{\n"
                 "  for (size_t i = 0; i < n; i++) to[i] = from[i];\n}\n");
   put_weights(w);
+  text_printf(
+      t,
+      "\n/* What is done after each layer, which has this number: nothing, unless a measurement defines it. */\n"
+      "#ifndef %s_LAYER\n#define %s_LAYER(number) ((void)0)\n#endif\n",
+      w->upper, w->upper);
   for (int i = 0; i < a->p->entry.n; i++) {
     begin_entry(w, i);
     put_run(w);

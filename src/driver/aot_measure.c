@@ -6,12 +6,11 @@
 
 #include "driver/aot.h"
 
-/* Bytes of instructions and of constants that are no weights; 32- and 64-bit objects, little endian. */
-static int64_t code_in_object(const unsigned char *b, size_t n, int64_t weights)
+/* 32- and 64-bit objects, little endian. */
+static bool sections_of(const unsigned char *b, size_t n, ObjectSizes *out)
 {
-  int64_t sum = 0;
   bool wide = n > 64 && b[EI_CLASS] == ELFCLASS64;
-  if (n < 64 || memcmp(b, ELFMAG, SELFMAG) || b[EI_DATA] != ELFDATA2LSB) return -1;
+  if (n < 64 || memcmp(b, ELFMAG, SELFMAG) || b[EI_DATA] != ELFDATA2LSB) return false;
   Elf64_Ehdr h64;
   Elf32_Ehdr h32;
   memcpy(&h64, b, sizeof h64);
@@ -19,7 +18,7 @@ static int64_t code_in_object(const unsigned char *b, size_t n, int64_t weights)
   uint64_t at = wide ? h64.e_shoff : h32.e_shoff;
   int count = wide ? h64.e_shnum : h32.e_shnum;
   size_t each = wide ? sizeof(Elf64_Shdr) : sizeof(Elf32_Shdr);
-  if (at > n || (size_t)count > (n - at) / each) return -1;
+  if (at > n || (size_t)count > (n - at) / each) return false;
   for (int i = 0; i < count; i++) {
     Elf64_Shdr s64;
     Elf32_Shdr s32;
@@ -28,9 +27,11 @@ static int64_t code_in_object(const unsigned char *b, size_t n, int64_t weights)
     uint64_t flags = wide ? s64.sh_flags : s32.sh_flags;
     uint32_t type = wide ? s64.sh_type : s32.sh_type;
     uint64_t size = wide ? s64.sh_size : s32.sh_size;
-    if (type == SHT_PROGBITS && (flags & SHF_ALLOC) && !(flags & SHF_WRITE)) sum += (int64_t)size;
+    if (!(flags & SHF_ALLOC) || (type != SHT_PROGBITS && type != SHT_NOBITS)) continue;
+    int64_t *kind = flags & SHF_WRITE ? &out->written : flags & SHF_EXECINSTR ? &out->code : &out->constants;
+    *kind += (int64_t)size;
   }
-  return sum > weights ? sum - weights : 0;
+  return true;
 }
 
 /* FILE:LINE:COLUMN:FUNCTION <tab> BYTES <tab> KIND: that of NAME_run and the most of all others, which it calls. */
@@ -50,6 +51,12 @@ static int64_t stack_in_usage(const char *text)
     line += n + (line[n] == '\n');
   }
   return run + most;
+}
+
+ObjectSizes aot_object_sizes(const void *object, size_t n, const char *usage)
+{
+  ObjectSizes out = {.stack = stack_in_usage(usage)};
+  return sections_of(object, n, &out) ? out : (ObjectSizes){-1, -1, -1, -1};
 }
 
 static void measure(Aot *a)
@@ -80,10 +87,13 @@ static void measure(Aot *a)
     return;
   }
   size_t n;
-  const unsigned char *bytes = (const unsigned char *)file_read(arena, object, &n, 0);
-  a->code_bytes = code_in_object(bytes, n, a->weights_bytes);
-  const char *usage = file_read(arena, arena_printf(arena, "%s/model.su", folder), &n, 0);
-  a->stack_bytes = stack_in_usage(usage);
+  size_t unused;
+  const char *bytes = file_read(arena, object, &n, 0);
+  const char *usage = file_read(arena, arena_printf(arena, "%s/model.su", folder), &unused, 0);
+  ObjectSizes sizes = aot_object_sizes(bytes, n, usage);
+  int64_t flash = sizes.code + sizes.constants;
+  a->code_bytes = flash < 0 ? -1 : flash > a->weights_bytes ? flash - a->weights_bytes : 0;
+  a->stack_bytes = sizes.stack;
   a->measured_with = arena_printf(a->arena, "%s -O2", args.v[0]);
 }
 

@@ -123,6 +123,28 @@ const void *compiled_aot_file(Compiled *, Arena *, const char *name, const char 
 /* compiled_export, driver_check_export: .c, .o, .a, .tar (TVM's model library format) and .js, for browsers. */
 void driver_check_export_aot(Ctx *, const Target *, const char *path);
 
+/* ---- projects for microcontrollers around them: micro.c, micro_project.c ---------------------------------- */
+typedef struct MicroBytes {
+  const void *data;
+  size_t n;
+} MicroBytes;
+typedef struct MicroProject {
+  const char *folder, *name;
+  const char *board;  /* as micro_each_board names them */
+  const char *layout; /* bare, zephyr, arduino, platformio */
+  int ninputs, noutputs;
+  const MicroBytes *input, *expected; /* golden vectors: what the host makes of the inputs */
+} MicroProject;
+void compiled_micro_project(Compiled *, const MicroProject *);
+void micro_each_board(void (*take)(void *, const char *name, const char *cpus), void *env);
+/* Of bare-metal projects.  Raise with the package to install where a tool is missing. */
+const char *micro_build(Ctx *, Arena *, const char *folder); /* the program's path */
+const char *micro_run(Ctx *, Arena *, const char *folder);   /* what it says, in lines (check.c writes them) */
+typedef struct MicroSizes {
+  int64_t code, constants, written, stack;
+} MicroSizes;
+MicroSizes micro_size(Ctx *, const char *folder); /* of the model alone, in bytes */
+
 /* debug.c: runs the model on these inputs and compares the result of every kernel with what the
  * reference interpreter makes of the kernel's own inputs: |a - b| <= atol + rtol |b|.
  * True: all agree.  The text names the first node that differs, or says how many agree. */

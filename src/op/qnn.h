@@ -119,6 +119,8 @@ const Node *qnn_sum(Module *, const Node *, int n, const int64_t *axes, bool kee
 const Node *qnn_arith(Module *, const char *op, const Node *, const Node *);
 /* A scalar as it is, a vector so that it broadcasts along an axis of so many dimensions. */
 const Node *qnn_along(Module *, const Node *, int axis, int ndim);
+/* Of nn.conv2d over the stored integers. */
+const Conv2DAttrs *qnn_conv_attrs(Module *, const QnnConv2DAttrs *);
 bool qnn_all(const Node *, double value);                           /* a constant whose elements all are the value? */
 bool qnn_number(const Node *, double *out);                         /* a constant of one element? */
 bool qnn_same(const Node *, const Node *);                          /* the same node, or constants of equal elements? */

@@ -69,7 +69,7 @@ static const Node *less_zero(Module *m, const Node *x, const Node *zero, int axi
 
 /* ---- conv2d ----------------------------------------------------------------------------------------- */
 
-static const Conv2DAttrs *conv_attrs(Module *m, const QnnConv2DAttrs *q)
+const Conv2DAttrs *qnn_conv_attrs(Module *m, const QnnConv2DAttrs *q)
 {
   Conv2DAttrs *a = attrs_new(m, &Conv2D_attrs);
   a->strides = q->strides;
@@ -100,7 +100,7 @@ static const Type *conv2d_type(OpCall *c)
   Layout kernel = plain_layout(c, "kernel_layout", a->kernel_layout);
   if (a->out_layout && *a->out_layout && strcmp(a->out_layout, a->data_layout))
     opdef_raise(c, ERR_UNSUPPORTED, "out_layout '%s' must be data_layout, '%s'", a->out_layout, a->data_layout);
-  const Type *out = core_type(c, &op_nn_conv2d, conv_attrs(c->m, a));
+  const Type *out = core_type(c, &op_nn_conv2d, qnn_conv_attrs(c->m, a));
   want_operands(c, layout_find(&kernel, 'O'), a->out_dtype);
   return out;
 }
@@ -165,7 +165,7 @@ static const Node *depthwise(Module *m, const Node *call, const Layout *kernel)
   const Node *in[2] = {call->arg[0], call->arg[1]};
   int axis[2] = {0, layout_find(kernel, 'O')};
   for (int i = 0; i < 2; i++) in[i] = qnn_cast(m, less_zero(m, in[i], call->arg[2 + i], axis[i]), DTYPE(DT_INT, 16));
-  return node_call(m, &op_nn_conv2d, 2, in, conv_attrs(m, call->u.call.attrs), call->name);
+  return node_call(m, &op_nn_conv2d, 2, in, qnn_conv_attrs(m, call->u.call.attrs), call->name);
 }
 
 static const Node *conv2d_decompose(Module *m, const Node *call)
@@ -174,7 +174,7 @@ static const Node *conv2d_decompose(Module *m, const Node *call)
   const Node *zx = qnn_along(m, call->arg[2], 0, 1);
   const Node *zw = call->arg[3];
   const Node *w = signed_weight(m, call->arg[1], &zw);
-  Conv2DAttrs *a = attrs_copy(m, &Conv2D_attrs, conv_attrs(m, q));
+  Conv2DAttrs *a = attrs_copy(m, &Conv2D_attrs, qnn_conv_attrs(m, q));
   Layout data, kernel;
   layout_parse(q->data_layout, &data);
   layout_parse(q->kernel_layout, &kernel);

@@ -21,7 +21,8 @@
  * computed by itself: the executor reads it before the kernels that have that size; the first
  * value of such a size is the end of its group.
  *
- * Views (reshape and the like) cost nothing alone: at the rim of a group they are cut off. */
+ * Views (reshape and the like) cost nothing alone: at the rim of a group they are cut off.  On microcontrollers groups
+ * are cut where what goes from one to the next is narrowest. */
 #include "pass/groups.h"
 #include "pass/passes.h"
 
@@ -408,6 +409,59 @@ static void cut_views(Fuse *fu, int *group)
   }
 }
 
+/* ---- waists ------------------------------------------------------------------------------- */
+
+static double value_bytes(const Node *n)
+{
+  return n->type && n->type->kind == TY_TENSOR ? type_known_elements(n->type) * dtype_bytes(n->type->dtype) : 0;
+}
+
+/* The one member of the group that feeds the node, -1: none does, or several do. */
+static int only_feed(Fuse *fu, const int *group, int i)
+{
+  const Node *n = fu->item[i].node;
+  int found = -1;
+  for (int k = 0; k < n->nargs; k++) {
+    int at = index_of(fu, n->arg[k]);
+    if (n->arg[k]->kind == N_TUPLE || (at >= 0 && group[at] == group[i] && found >= 0 && found != at)) return -1;
+    if (at >= 0 && group[at] == group[i]) found = at;
+  }
+  return found;
+}
+
+/* May elementwise operators before it be in its kernel?  Behind an anchor they may, and a pool's windows read them. */
+static bool takes_tail(const Fuse *fu, int user, const Node *tail)
+{
+  const Item *it = &fu->item[user];
+  if (!it->call || it->kind == FUSE_OPAQUE) return false;
+  return (light(it->kind) && same_shape(it->node->type, tail->type)) ||
+         str_starts(it->node->u.call.op->name, "nn.avg_pool");
+}
+
+/* Of a group whose anchor's result becomes narrow (int8) and then wide again (int32, for the next operator), the wide
+ * end goes to the kernel that reads it: what lies in memory between the two is narrow.  For targets where memory is what
+ * is short. */
+static void cut_at_waists(Fuse *fu, int *group)
+{
+  for (int root = 0; root < fu->n; root++) {
+    Item *it = &fu->item[root];
+    if (!it->call || group[root] != root || !it->anchored || it->out.n != 1) continue;
+    int user = it->out.v[0].to;
+    int waist = root;
+    IntList tail = {0};
+    while (waist >= 0 && light(fu->item[waist].kind) && value_bytes(fu->item[waist].node) >= value_bytes(it->node)) {
+      vec_push(fu->arena, &tail, waist);
+      waist = only_feed(fu, group, waist);
+    }
+    if (waist < 0 || waist == root || !light(fu->item[waist].kind) || fu->item[waist].out.n != 1 ||
+        value_bytes(fu->item[waist].node) <= 0 || !takes_tail(fu, user, it->node))
+      continue;
+    for (int i = 0; i < fu->n; i++)
+      if (group[i] == root) group[i] = waist;
+    for (int i = 0; i < tail.n; i++) group[tail.v[i]] = group[user];
+  }
+}
+
 static const Node *extract(Fuse *fu, const Node *f, const int *group, bool link_params)
 {
   Map group_of = {0};
@@ -438,6 +492,7 @@ const Node *pass_fuse_ops(PassContext *pc, Module *m, const Node *f, const char 
   }
   int *group = arena_array(fu.arena, int, fu.n);
   for (int i = 0; i < fu.n; i++) group[i] = root_of(&fu, i);
+  if (level > 0 && pc->target && pc->target->device.kind == DEVICE_MICRO) cut_at_waists(&fu, group);
   cut_views(&fu, group);
   return extract(&fu, f, group, pass_config_int(pc, "relay.FuseOps.link_params"));
 }

@@ -12,7 +12,9 @@
  * A convolution or product over a number of input channels that four does not divide (a network's first) gets zeros as
  * further channels, or zero points where the weight has one: a word of four is what an instruction takes.  Output
  * channels that make no blocks get further ones whose weight is zero; they are cut off again behind what follows
- * element by element, or not at all before the next product, whose weight is zero for them. */
+ * element by element, or not at all before the next product, whose weight is zero for them.
+ *
+ * On a microcontroller, where every product counts, the columns of a first convolution's window become channels. */
 #include "op/qnn.h"
 #include "pass/passes.h"
 #include "pass/tools.h"
@@ -20,6 +22,8 @@
 enum { WORD = 4 }; /* bytes that are multiplied at once */
 
 typedef struct Turn {
+  const Target *target;
+  struct Turn *other; /* to the other sign */
   Module *m;
   Arena *arena;
   Map twin;  /* node -> the same with the other sign */
@@ -92,6 +96,14 @@ static const Node *make_twin(Turn *t, const Node *n)
     for (int i = 0; i < 2; i++) arg[i] = twin_of(t, arg[i]);
     for (int i = 3; i < 8; i += 2) arg[i] = moved_zero(t, arg[i]);
     return call_with(t, n, arg);
+  }
+  /* an int32 less or more 128, modulo 256 */
+  if (is_call(n, "cast") && dtype_eq(arg[0]->type->dtype, DT_I32)) {
+    const Node *sum = arg[0];
+    double more = t->want.code == DT_INT ? -128 : 128;
+    double by;
+    if (is_call(sum, "add") && qnn_number(sum->arg[1], &by) && by == -more) return qnn_cast(t->m, sum->arg[0], t->want);
+    return qnn_cast(t->m, make2(t->m, "add", sum, op_number(t->m, DT_I32, more)), t->want);
   }
   if (is_call_of(n, MOVES)) {
     arg[0] = twin_of(t, arg[0]);
@@ -173,6 +185,80 @@ static const Node *data_in_words(Turn *t, const Node *x, int axis, const Node *v
   int64_t channels = dim_of(x, axis);
   if (whole && dim_of(whole, axis) != channels) return whole;
   return padded(t, x, axis, (WORD - channels % WORD) % WORD, value);
+}
+
+static int64_t int_at(AttrInts list, int i, int64_t none) { return list.n == 0 ? none : list.v[list.n == 1 ? 0 : i]; }
+
+/* The padding of a convolution, by side: top, left, bottom, right. */
+static int64_t pad_of(AttrInts p, int side)
+{
+  return p.n == 0 ? 0 : p.n == 1 ? p.v[0] : p.n == 2 ? p.v[side % 2] : p.v[side];
+}
+
+/* The data padded left and right with its zero point. */
+static const Node *pad_columns(Turn *t, const Node *x, int axis, int64_t left, int64_t right, const Node *zero)
+{
+  if (!left && !right) return x;
+  int64_t width[2 * MAX_RANK] = {0};
+  width[2 * axis] = left;
+  width[2 * axis + 1] = right;
+  PadAttrs *a = attrs_new(t->m, &Pad_attrs);
+  attrs_set_ints(t->m, &Pad_attrs, a, "pad_width", 2 * x->type->ndim, width);
+  return make_call(t->m, "nn.pad", 2, (const Node *[]){x, qnn_cast(t->m, zero, x->type->dtype)}, a);
+}
+
+/* The weight with its columns before its input channels, as one dimension: OIHW of one column. */
+static const Node *weight_of_columns(Turn *t, const Node *w, const char *layout)
+{
+  const OpDef *transpose = opdef_get(t->m->ctx, "transpose");
+  const OpDef *reshape = opdef_get(t->m->ctx, "reshape");
+  void *order = attrs_new(t->m, transpose->attrs);
+  void *shape = attrs_new(t->m, reshape->attrs);
+  int64_t axes[4];
+  int64_t size[4];
+  for (int i = 0; i < 4; i++) {
+    axes[i] = letter_at(layout, "OWIH"[i]);
+    size[i] = dim_of(w, (int)axes[i]);
+  }
+  attrs_set_ints(t->m, transpose->attrs, order, "axes", 4, axes);
+  attrs_set_ints(t->m, reshape->attrs, shape, "newshape", 4, (const int64_t[]){size[0], size[1] * size[2], size[3], 1});
+  return node_call(t->m, reshape, 1, (const Node *[]){node_call(t->m, transpose, 1, &w, order, NULL)}, shape, NULL);
+}
+
+/* The columns of the window become channels: the call's attributes then; NULL: they stay as they are. */
+static const void *columns_as_channels(Turn *t, const Node *n, const Node **arg)
+{
+  const QnnConv2DAttrs *q = n->u.call.attrs;
+  if (t->target->device.kind != DEVICE_MICRO || !is_call(n, "qnn.conv2d") || q->groups != 1 || arg[3]->type->ndim)
+    return NULL;
+  const char *layout = call_str(n, "data_layout");
+  int c = letter_at(layout, 'C');
+  int w = letter_at(layout, 'W');
+  int64_t channels = dim_of(arg[0], c);
+  int64_t columns = dim_of(arg[1], letter_at(q->kernel_layout, 'W'));
+  if (channels < 1 || channels % WORD == 0 || columns < 2 || dim_of(arg[0], w) < 1) return NULL;
+  const OpDef *op = opdef_get(t->m->ctx, "nn.contrib_columns");
+  void *a = attrs_new(t->m, op->attrs);
+  attrs_set_str(t->m, op->attrs, a, "layout", layout);
+  attrs_set_int(t->m, op->attrs, a, "columns", columns);
+  attrs_set_int(t->m, op->attrs, a, "stride", int_at(q->strides, 1, 1));
+  attrs_set_int(t->m, op->attrs, a, "dilation", int_at(q->dilation, 1, 1));
+  attrs_set_int(t->m, op->attrs, a, "multiple", WORD);
+  const Node *x =
+      pad_columns(t, arg[0], w, pad_of(q->padding, 1), pad_of(q->padding, 3), qnn_along(t->m, arg[2], 0, 1));
+  arg[0] = node_call(t->m, op, 1, &x, a, NULL);
+  arg[1] = weight_of_columns(t, arg[1], q->kernel_layout);
+  int64_t more = dim_of(arg[0], c) - channels * columns;
+  if (more) arg[1] = padded(t, arg[1], 1, more, qnn_along(t->m, arg[3], 0, 1));
+  const AttrsDef *def = n->u.call.op->attrs;
+  QnnConv2DAttrs *to = attrs_copy(t->m, def, q);
+  int64_t rows = dim_of(arg[1], 2);
+  to->kernel_layout = "OIHW";
+  attrs_set_ints(t->m, def, to, "kernel_size", 2, (const int64_t[]){rows, 1});
+  attrs_set_ints(t->m, def, to, "strides", 2, (const int64_t[]){int_at(q->strides, 0, 1), 1});
+  attrs_set_ints(t->m, def, to, "dilation", 2, (const int64_t[]){int_at(q->dilation, 0, 1), 1});
+  attrs_set_ints(t->m, def, to, "padding", 4, (const int64_t[]){pad_of(q->padding, 0), 0, pad_of(q->padding, 2), 0});
+  return to;
 }
 
 /* The product with operands in whole words and results in whole blocks; *cut: how many of them are meant, 0: all. */
@@ -269,6 +355,30 @@ static const Node *before_the_cut(Turn *t, const Node *n)
   return first_of(t, node_call(t->m, n->u.call.op, n->nargs, arg, n->u.call.attrs, n->name), axis, channels);
 }
 
+/* A depthwise convolution on a microcontroller, whose data is zero at its zero point: over bytes as they are stored.  The
+ * int8 of zero point -128 that functions below zero give is uint8 of zero point 0. */
+static const Node *depthwise_of_bytes(Turn *t, const Node *n)
+{
+  double zx, zw;
+  const Node *x = n->arg[0];
+  const Node *w = n->arg[1];
+  bool micro = t->target->device.kind == DEVICE_MICRO && is_call(n, "qnn.conv2d") && call_int(n, "groups") > 1;
+  if (!micro || !qnn_number(n->arg[2], &zx) || !qnn_number(n->arg[3], &zw) || w->type->dtype.bits != 8 ||
+      dim_of(w, letter_at(call_str(n, "kernel_layout"), 'I')) != 1)
+    return n;
+  if (dtype_eq(x->type->dtype, DT_I8) && zx == -128) {
+    x = twin_of(t->other, x);
+    zx = 0;
+  }
+  if (zx != 0 || x->type->dtype.bits != 8) return n;
+  if (zw != 0) {
+    const DType wide = DTYPE(DT_INT, 16);
+    w = make2(t->m, "subtract", qnn_cast(t->m, w, wide), op_number(t->m, wide, zw));
+  }
+  return node_call(t->m, opdef_get(t->m->ctx, "nn.conv2d"), 2, (const Node *[]){x, w},
+                   qnn_conv_attrs(t->m, n->u.call.attrs), n->name);
+}
+
 static const Node *turn(GraphRewriter *rw, const Node *old, const Node *now)
 {
   (void)old;
@@ -278,10 +388,14 @@ static const Node *turn(GraphRewriter *rw, const Node *old, const Node *now)
   if (now->nargs > 8) return now;
   for (int i = 0; i < now->nargs; i++) arg[i] = now->arg[i];
   if (is_call_of(now, PRODUCTS)) {
+    const Node *plain = depthwise_of_bytes(t, now);
+    if (plain != now || t->want.code == DT_VOID) return plain;
+    const void *attrs = columns_as_channels(t, now, arg);
     if (is_wrong(t, arg[0])) {
       arg[0] = twin_of(t, arg[0]);
       arg[2] = moved_zero(t, arg[2]);
     }
+    if (attrs) now = node_call(t->m, now->u.call.op, now->nargs, arg, attrs, now->name);
     return product_of(t, now, arg);
   }
   const Node *sunk = before_the_cut(t, now);
@@ -299,7 +413,11 @@ const Node *pass_legalize_qnn(PassContext *pc, Module *m, const Node *f, const c
 {
   (void)name, (void)env;
   DotElement data;
-  if (is_primitive(f) || !target_dot_data(pass_target(pc), &data)) return f;
-  Turn t = {.m = m, .arena = scratch(pc->ctx), .want = data == DOT_S8 ? DT_I8 : DT_U8};
+  const Target *target = pass_target(pc);
+  bool dots = target_dot_data(target, &data);
+  if (is_primitive(f) || (!dots && target->device.kind != DEVICE_MICRO)) return f;
+  Turn other = {.target = target, .m = m, .arena = scratch(pc->ctx), .want = DT_U8};
+  Turn t = {.target = target, .other = &other, .m = m, .arena = scratch(pc->ctx)};
+  t.want = !dots ? DTYPE(DT_VOID, 0) : data == DOT_S8 ? DT_I8 : DT_U8;
   return rewrite(m, f, turn, &t);
 }

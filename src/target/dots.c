@@ -12,38 +12,40 @@
 /* clang-format off */
 /* bytes of either sign as 16 bits, the even ones and the odd ones, each two of which are multiplied and added */
 #define PAIRS(name, feature, bits, llvm)                                                            \
-  {name, ARCH_X86_64, feature, NULL, DOT_S8, DOT_S8, 4, 1, 1, bits, .25, llvm},                     \
-  {name, ARCH_X86_64, feature, NULL, DOT_U8, DOT_S8, 4, 1, 1, bits, .25, llvm},                     \
-  {name, ARCH_X86_64, feature, NULL, DOT_U8, DOT_U8, 4, 1, 1, bits, .25, llvm},
+  {name, ARCH_X86_64, feature, NULL, DOT_S8, DOT_S8, 4, 1, 1, bits, .25, llvm, false},                     \
+  {name, ARCH_X86_64, feature, NULL, DOT_U8, DOT_S8, 4, 1, 1, bits, .25, llvm, false},                     \
+  {name, ARCH_X86_64, feature, NULL, DOT_U8, DOT_U8, 4, 1, 1, bits, .25, llvm, false},
 static const TargetDot rows[] = {
   /* name        architecture    feature          attr     a         b         group rows columns bits rate  LLVM */
-  {"sdot",       ARCH_AARCH64, CPU_DOTPROD,    NULL,       DOT_S8,   DOT_S8,   4, 1, 1, 128, 1, ARM("sdot")},
-  {"udot",       ARCH_AARCH64, CPU_DOTPROD,    NULL,       DOT_U8,   DOT_U8,   4, 1, 1, 128, 1, ARM("udot")},
-  {"usdot",      ARCH_AARCH64, CPU_I8MM,       NULL,       DOT_U8,   DOT_S8,   4, 1, 1, 128, 1, ARM("usdot")},
-  {"smmla",      ARCH_AARCH64, CPU_I8MM,       NULL,       DOT_S8,   DOT_S8,   8, 2, 2, 128, 1, ARM("smmla")},
-  {"ummla",      ARCH_AARCH64, CPU_I8MM,       NULL,       DOT_U8,   DOT_U8,   8, 2, 2, 128, 1, ARM("ummla")},
-  {"usmmla",     ARCH_AARCH64, CPU_I8MM,       NULL,       DOT_U8,   DOT_S8,   8, 2, 2, 128, 1, ARM("usmmla")},
-  {"bfdot",      ARCH_AARCH64, CPU_BF16,       NULL,       DOT_BF16, DOT_BF16, 2, 1, 1, 128, 1, ARM("bfdot")},
-  {"bfmmla",     ARCH_AARCH64, CPU_BF16,       NULL,       DOT_BF16, DOT_BF16, 4, 2, 2, 128, 1, ARM("bfmmla")},
-  {"vpdpbusd", ARCH_X86_64,  CPU_AVX512VNNI, NULL, DOT_U8,   DOT_S8,   4, 1, 1, 512, 1, X86("avx512.vpdpbusd.%d")},
-  {"vpdpbusd", ARCH_X86_64,  CPU_AVXVNNI,    NULL, DOT_U8,   DOT_S8,   4, 1, 1, 256, 1, X86("avx512.vpdpbusd.%d")},
+  {"sdot",       ARCH_AARCH64, CPU_DOTPROD,    NULL,       DOT_S8,   DOT_S8,   4, 1, 1, 128, 1, ARM("sdot"), false},
+  {"udot",       ARCH_AARCH64, CPU_DOTPROD,    NULL,       DOT_U8,   DOT_U8,   4, 1, 1, 128, 1, ARM("udot"), false},
+  {"usdot",      ARCH_AARCH64, CPU_I8MM,       NULL,       DOT_U8,   DOT_S8,   4, 1, 1, 128, 1, ARM("usdot"), false},
+  {"smmla",      ARCH_AARCH64, CPU_I8MM,       NULL,       DOT_S8,   DOT_S8,   8, 2, 2, 128, 1, ARM("smmla"), false},
+  {"ummla",      ARCH_AARCH64, CPU_I8MM,       NULL,       DOT_U8,   DOT_U8,   8, 2, 2, 128, 1, ARM("ummla"), false},
+  {"usmmla",     ARCH_AARCH64, CPU_I8MM,       NULL,       DOT_U8,   DOT_S8,   8, 2, 2, 128, 1, ARM("usmmla"), false},
+  {"bfdot",      ARCH_AARCH64, CPU_BF16,       NULL,       DOT_BF16, DOT_BF16, 2, 1, 1, 128, 1, ARM("bfdot"), false},
+  {"bfmmla",     ARCH_AARCH64, CPU_BF16,       NULL,       DOT_BF16, DOT_BF16, 4, 2, 2, 128, 1, ARM("bfmmla"), false},
+  {"vpdpbusd", ARCH_X86_64,  CPU_AVX512VNNI, NULL, DOT_U8,   DOT_S8,   4, 1, 1, 512, 1, X86("avx512.vpdpbusd.%d"), false},
+  {"vpdpbusd", ARCH_X86_64,  CPU_AVXVNNI,    NULL, DOT_U8,   DOT_S8,   4, 1, 1, 256, 1, X86("avx512.vpdpbusd.%d"), false},
   PAIRS("vpmaddwd", CPU_AVX512BW, 512, X86("avx512.pmaddw.d.512"))
   PAIRS("vpmaddwd", CPU_AVX2, 256, X86("avx2.pmadd.wd"))
   PAIRS("pmaddwd", CPU_SSE42, 128, X86("sse2.pmadd.wd"))
-  {"vdpbf16ps", ARCH_X86_64, CPU_AVX512BF16, NULL, DOT_BF16, DOT_BF16, 2, 1, 1, 512, .5, X86("avx512bf16.dpbf16ps.%d")},
-  {"tdpbusd", ARCH_X86_64,  CPU_NFEATURES,  "amx-int8", DOT_U8,   DOT_S8,   64, 16, 16, 0, 0.0625, NULL},
-  {"tdpbssd", ARCH_X86_64,  CPU_NFEATURES,  "amx-int8", DOT_S8,   DOT_S8,   64, 16, 16, 0, 0.0625, NULL},
-  {"tdpbf16ps", ARCH_X86_64,  CPU_NFEATURES,  "amx-bf16", DOT_BF16, DOT_BF16, 32, 16, 16, 0, 0.0625, NULL},
-  {"smlad",      ARCH_ARM,     CPU_NFEATURES,  "dsp",      DOT_S16,  DOT_S16,  2, 1, 1, 32, 1, NULL},
-  {"vmladava.s8", ARCH_ARM,    CPU_NFEATURES,  "mve",      DOT_S8,   DOT_S8,   16, 1, 1, 128, 0.5, NULL},
+  {"vdpbf16ps", ARCH_X86_64, CPU_AVX512BF16, NULL, DOT_BF16, DOT_BF16, 2, 1, 1, 512, .5, X86("avx512bf16.dpbf16ps.%d"), false},
+  {"tdpbusd", ARCH_X86_64,  CPU_NFEATURES,  "amx-int8", DOT_U8,   DOT_S8,   64, 16, 16, 0, 0.0625, NULL, false},
+  {"tdpbssd", ARCH_X86_64,  CPU_NFEATURES,  "amx-int8", DOT_S8,   DOT_S8,   64, 16, 16, 0, 0.0625, NULL, false},
+  {"tdpbf16ps", ARCH_X86_64,  CPU_NFEATURES,  "amx-bf16", DOT_BF16, DOT_BF16, 32, 16, 16, 0, 0.0625, NULL, false},
+  {"smlad",      ARCH_ARM,     CPU_DSP,        NULL,       DOT_S8,   DOT_S8,   4, 1, 1, 32, 2, NULL, true},
+  {"smlad",      ARCH_ARM,     CPU_DSP,        NULL,       DOT_U8,   DOT_S8,   4, 1, 1, 32, 2, NULL, true},
+  {"smlad",      ARCH_ARM,     CPU_DSP,        NULL,       DOT_S16,  DOT_S16,  2, 1, 1, 32, 1, NULL, false},
+  {"vmladava.s8", ARCH_ARM,    CPU_NFEATURES,  "mve",      DOT_S8,   DOT_S8,   16, 1, 1, 128, 0.5, NULL, false},
 };
 /* clang-format on */
 enum { NROWS = sizeof rows / sizeof *rows };
 
 static bool has_row(const Target *t, const TargetDot *r)
 {
-  return t->codegen == CODEGEN_LLVM && t->arch == r->arch && r->llvm && r->feature < CPU_NFEATURES &&
-         target_has(t, r->feature);
+  bool known = t->codegen == CODEGEN_LLVM ? r->llvm != NULL : t->codegen == CODEGEN_C && r->in_c;
+  return known && t->arch == r->arch && r->feature < CPU_NFEATURES && target_has(t, r->feature);
 }
 
 bool target_dot_of_pairs(const TargetDot *r) { return r->group == 4 && r->rate < 0.5 && r->rows == 1 && r->bits; }
@@ -52,6 +54,7 @@ bool target_dot_of_pairs(const TargetDot *r) { return r->group == 4 && r->rate <
 static bool takes_lanes(const Target *t, const TargetDot *r, int lanes)
 {
   if (r->rows > 1 || lanes * 32 > r->bits) return false;
+  if (r->arch == ARCH_ARM) return lanes == 1;
   if (r->arch == ARCH_AARCH64) return lanes == 2 || lanes == 4;
   if (target_dot_of_pairs(r)) return lanes * 32 == r->bits;
   if (r->feature == CPU_AVXVNNI) return lanes == 4 || lanes == 8;

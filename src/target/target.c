@@ -48,6 +48,7 @@ static uint64_t feature_needs(CpuFeature f)
   case CPU_LZCNT:
   case CPU_NEON:
   case CPU_LSE:
+  case CPU_DSP:
   case CPU_NFEATURES: return 0;
   }
   return 0;

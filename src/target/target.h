@@ -74,7 +74,8 @@ typedef struct TargetKind {
   X(CPU_I8MM, "i8mm", ARCH_AARCH64)                \
   X(CPU_BF16, "bf16", ARCH_AARCH64)                \
   X(CPU_LSE, "lse", ARCH_AARCH64)                  \
-  X(CPU_SVE, "sve", ARCH_AARCH64)
+  X(CPU_SVE, "sve", ARCH_AARCH64)                  \
+  X(CPU_DSP, "dsp", ARCH_ARM)
 /* clang-format on */
 
 typedef enum {
@@ -170,6 +171,7 @@ typedef struct TargetDot {
   double rate;        /* instructions begun for one multiply-add of a vector of floats */
   /* what LLVM calls it, with %d for the bits of a vector; NULL: no code is made for it yet */
   const char *llvm;
+  bool in_c; /* the C generator has a function for it */
 } TargetDot;
 /* The row for these operands, lane by lane over so many sums; NULL: there is none, and it is spelt out. */
 const TargetDot *target_dot(const Target *, DotElement a, DotElement b, int lanes);

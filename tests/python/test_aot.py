@@ -445,37 +445,3 @@ def test_against_the_interpreter(text, inside):
     assert m.get_num_outputs() == len(want)
     for i, w in enumerate(want):
         np.testing.assert_allclose(m.get_output(i).numpy().astype("float64"), w.numpy().astype("float64"), rtol=2e-3 if p.dtype == "float16" else 1e-5, atol=1e-6)
-
-
-# ---- microcontrollers -----------------------------------------------------------------------------------------------
-
-HAS_ARM = all(shutil.which(t) for t in ("arm-none-eabi-gcc", "qemu-system-arm", "make"))
-
-
-@pytest.mark.skipif(not HAS_ARM, reason="needs the Arm GNU toolchain and qemu-system-arm (tools/setup micro)")
-@pytest.mark.parametrize(
-    "target, board",
-    [("cortex-m0plus", "mps2-an385"), ("cortex-m3", "mps2-an385"), ("cortex-m4", "mps2-an386"), ("cortex-m7", "mps2-an500")],
-)
-def test_microcontrollers(net, target, board, tmp_path):
-    path, x, want = net
-    mod, params = relay.frontend.from_onnx(onnx.load(path))
-    lib = relay.build(mod, target, params=params, executor=Executor("aot", {"interface-api": "plain"}), mod_name="net")
-    project = lathe.micro.generate_project(lib, tmp_path, board, {"x": x})
-    scores, best = project.run()
-    np.testing.assert_allclose(scores, want[0], rtol=1e-4, atol=1e-5)
-    assert best[0] == want[1][0]
-    size = project.size()
-    assert size["data"] == size["bss"] == 0
-    assert size["text"] > 500 and size["rodata"] >= lib.report["weights_bytes"] and 0 < size["stack"] < 4096
-
-
-def test_projects_are_for_their_board(net, tmp_path):
-    mod, params = relay.frontend.from_onnx(onnx.load(net[0]))
-    lib = relay.build(mod, "cortex-m4", params=params, executor=Executor("aot"), mod_name="net")
-    with pytest.raises(error.LatheError, match="mps2-an500 has a cortex-m7"):
-        lathe.micro.generate_project(lib, tmp_path, "mps2-an500")
-    with pytest.raises(error.LatheError, match="there is no board 'uno'"):
-        lathe.micro.generate_project(lib, tmp_path, "uno")
-    with pytest.raises(error.LatheError, match="no input 'y'"):
-        lathe.micro.generate_project(lib, tmp_path, "mps2-an386", {"y": np.zeros(3)})

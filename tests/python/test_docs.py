@@ -159,13 +159,15 @@ def test_examples_of_the_help_run(tmp_path):
             if "-f web" in line and not HAS_WEB:
                 continue  # it wants a linker too
             line = line.replace("--time 5m", "--time 3s").replace("--trials 200", "--trials 2")
+            if re.search("micro (run|size|build)", line) and not all(map(shutil.which, ("arm-none-eabi-gcc", "qemu-system-arm"))):
+                continue  # tools/setup micro installs what it wants
             if ".pt2" in line:
                 continue  # test_pytorch.py makes such a file and compiles it
             done = subprocess.run(["bash", "-euc", line], cwd=tmp_path, env={**ENV, "HOME": str(tmp_path)}, text=True,
                                   capture_output=True, timeout=120)
             assert done.returncode == 0, f"{line}\n{done.stderr}"
             count += 1
-    assert len(commands) == 15 and count >= 2 * len(commands) - 2
+    assert len(commands) == 16 and count >= 2 * len(commands) - 2
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

@@ -7,7 +7,8 @@ from typing import Any
 
 from .. import error
 from ..runtime.aot import AotExecutorFactoryModule
-from .project import BOARDS, Board, Project, generate_project
+from . import project
+from .project import Board, Project, Run, boards, generate_project
 
 
 def export_model_library_format(mod: Any, file_name: Any) -> str:
@@ -24,4 +25,8 @@ def export_model_library_format(mod: Any, file_name: Any) -> str:
     return mod.export_library(path)
 
 
-__all__ = ["BOARDS", "Board", "Project", "export_model_library_format", "generate_project"]
+def __getattr__(name: str) -> Any:
+    return getattr(project, name)
+
+
+__all__ = ["Board", "Project", "Run", "boards", "export_model_library_format", "generate_project"]

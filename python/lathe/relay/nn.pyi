@@ -15,7 +15,7 @@ Sizes = Union[int, Sequence[Any], RelayExpr]
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
     "adaptive_max_pool2d", "adaptive_max_pool3d", "attention", "avg_pool1d", "avg_pool2d", "avg_pool3d",
-    "batch_flatten", "batch_matmul", "batch_norm", "batch_to_space_nd", "bias_add", "col2im",
+    "batch_flatten", "batch_matmul", "batch_norm", "batch_to_space_nd", "bias_add", "col2im", "contrib_columns",
     "contrib_conv2d_NCHWc", "contrib_conv2d_winograd_NCHWc", "contrib_conv2d_winograd_weight_transform",
     "contrib_conv2d_winograd_without_weight_transform", "contrib_dense_pack", "contrib_depthwise_conv2d_NCHWc",
     "contrib_recurrent", "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
@@ -501,6 +501,16 @@ def depth_to_space(data: Value, block_size: int, layout: str = 'NCHW', mode: str
 
 def space_to_depth(data: Value, block_size: int, layout: str = 'NCHW', mode: str = 'DCR') -> RelayExpr:
     """blocks of height and width as channels"""
+
+def contrib_columns(
+    data: Value,
+    columns: int,
+    layout: str = 'NCHW',
+    stride: int = 1,
+    dilation: int = 1,
+    multiple: int = 1,
+) -> RelayExpr:
+    """the columns of each window as channels"""
 
 def batch_flatten(data: Value) -> RelayExpr:
     """all dimensions behind the first as one"""

@@ -72,10 +72,13 @@ class AotExecutorFactoryModule:
         if self._library is None:
             folder = tempfile.mkdtemp(prefix="lathe-aot-")
             weakref.finalize(self, shutil.rmtree, folder, True)
-            name = os.path.join(folder, f"{self.libmod_name}.o")
+            micro = "cortex-m" in self.report["target"] or "riscv32" in self.report["target"]
+            # C for a microcontroller has no vectors: this machine's compiler takes the source itself
+            name = os.path.join(folder, f"{self.libmod_name}.{'c' if micro else 'o'}")
             library = os.path.join(folder, "program.so")
             self.export_library(name)
-            done = subprocess.run([os.environ.get("CC") or "cc", "-shared", "-o", library, name, "-lm"],
+            flags = ["-O2", "-w", "-fPIC", "-fno-math-errno"] if micro else []
+            done = subprocess.run([os.environ.get("CC") or "cc", *flags, "-shared", "-o", library, name, "-lm"],
                                   capture_output=True, text=True)  # fmt: skip
             if done.returncode:
                 raise error.UnsupportedError(

@@ -483,6 +483,12 @@ void conv_schedule(ImplGroup *g)
    * where each is a register of its own, what is kept for the next one takes it from the sums. */
   bool taps = sum[nsum - 1] >= n->n - l.dims && g->target->broadcast_load;
   int64_t steps = taps ? 1 : tile_steps_of(g->target, tile, vectors, n->loop[sum[nsum - 1]].extent);
+  /* Without vectors, what is made of a channel's weight is used for all positions before the next channel's is made:
+   * registers are few.  A row of taps is written out, since neighbouring positions share its data.  (Floats of one lane
+   * are loaded as they are.) */
+  bool words = target_lanes(g->target, 32) == 1 && n->bits == 32 && !dtype_is_float(g->anchor->type->dtype);
+  int64_t last = n->loop[sum[nsum - 1]].extent;
+  if (words) steps = sum[nsum - 1] >= n->n - l.dims && last <= 4 ? last : last % 2 ? 1 : 2;
   for (int i = 0; i < nsum; i++) {
     if (i == nsum - 1 && steps > 1) {
       order[k++] = generic_split_by(g, n->loop[sum[i]].rv, steps, &step);
@@ -491,14 +497,18 @@ void conv_schedule(ImplGroup *g)
       order[k++] = n->loop[sum[i]].rv;
     }
   }
-  if (l.y >= 0) order[k++] = yi;
-  order[k++] = xi, order[k++] = oi, order[k++] = c;
+  if (l.y >= 0 && !words) order[k++] = yi;
+  if (words) order[k++] = oi, order[k++] = c;
+  if (l.y >= 0 && words) order[k++] = yi;
+  order[k++] = xi;
+  if (!words) order[k++] = oi, order[k++] = c;
   sched_reorder(g->s, k, order);
   epilogue_write_out(g, impl_attach_epilogue(g, conv, order[outer - 1]), outer, true);
   if (step.id >= 0) sched_unroll(g->s, step);
   if (l.y >= 0) sched_unroll(g->s, yi);
   sched_unroll(g->s, oi), sched_unroll(g->s, xi);
-  sched_vectorize(g->s, c);
+  if (words) sched_unroll(g->s, c);
+  else sched_vectorize(g->s, c);
   sched_decompose_reduction(g->s, conv, order[outer]);
   int threads = cost_threads(g->target, n->iterations * 2, 0);
   /* Rows with a tail stay inside, so that the threads share whole tiles. */

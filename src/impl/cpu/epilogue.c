@@ -101,7 +101,9 @@ void epilogue_write_out(ImplGroup *g, BlockRV store, int outer, bool may_loop)
   LoopRV *out, part;
   int n = sched_get_loops(g->s, store, g->arena, &out);
   double operations = operations_of(g, store);
-  bool loops = may_loop && n - 2 >= outer && operations >= FUNCTION;
+  /* A microcontroller's sums stay in registers: a loop over them would put them into memory first. */
+  bool micro = g->target->device.kind == DEVICE_MICRO;
+  bool loops = may_loop && n - 2 >= outer && operations >= FUNCTION && !micro;
   LoopRV last = out[n - 1];
   for (int i = outer; i < n - 1 && !loops; i++) sched_unroll(g->s, out[i]);
   if (loops) {

@@ -77,8 +77,10 @@ void int8_depthwise_plans(const ImplCall *call, PlanList *list)
   DepthwisePlan p = {.block = known_size(y, 4), .band = 1};
   int64_t most = 3 * t->vector_registers / 4 / alter_block_vectors(p.block, target_lanes(t, 32));
   if (most < 1) most = 1;
+  enum { MICRO_BYTES = 256 }; /* on a microcontroller few rows, since what they take is RAM */
+  int64_t room = t->device.kind == DEVICE_MICRO ? MICRO_BYTES : cost_l2(t) / 16;
   for (int64_t r = 1; r <= rows; r++)
-    if (rows % r == 0 && (r + 2) * columns * p.block * 4 <= cost_l2(t) / 4) p.band = r;
+    if (rows % r == 0 && (r + 2) * columns * p.block <= room) p.band = r;
   for (p.x = 1; p.x <= most && p.x <= columns; p.x++)
     if (columns % p.x == 0 || p.x == most) plan_add(list, &p, seconds_of(t, n, &p), 0);
 }
