@@ -532,6 +532,16 @@ static const Expr *expand_round_shift(Module *m, const Target *target, const Exp
   const Expr *x = call->arg[0];
   const Expr *one = expr_int(m, t, 1);
   const Expr *zero = expr_int(m, t, 0);
+  /* A product over 2^31 is not the least int32, so it may be one less below zero: halves up are halves away from zero
+   * then.  Without a shift the bit below the last is the sign's, shifts being taken modulo 32, and gives it back. */
+  bool product = x->kind == E_CALL && x->u.intrin == IN_QMULSHIFT && expr_is_int(x->arg[2], 31);
+  if (product && t.code == DT_INT && t.bits == 32 && target->device.kind == DEVICE_MICRO) {
+    const Expr *sign = expr_call(m, DT_NONE, IN_SHR, 2, (const Expr *[]){x, expr_int(m, t, 31)});
+    const Expr *less = expr_add(m, x, sign);
+    const Expr *below = expr_call(m, DT_NONE, IN_SHR, 2, (const Expr *[]){less, expr_sub(m, call->arg[1], one)});
+    const Expr *bit = expr_call(m, DT_NONE, IN_BITAND, 2, (const Expr *[]){below, one});
+    return expr_add(m, expr_call(m, DT_NONE, IN_SHR, 2, (const Expr *[]){less, call->arg[1]}), bit);
+  }
   const Expr *mask = expr_sub(m, expr_call(m, DT_NONE, IN_SHL, 2, (const Expr *[]){one, call->arg[1]}), one);
   const Expr *half = expr_call(m, DT_NONE, IN_SHR, 2, (const Expr *[]){mask, one});
   if (t.code == DT_INT) /* -1 below zero */
