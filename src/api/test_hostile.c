@@ -316,6 +316,7 @@ static LatheValue text(const char *param)
   static const char *const formats[] = {"c", "ll", "asm", "obj", "cuda", ""};
   static const char *const hostile[] = {"",     "%s%n%s", "\xff\xfe\x80", "a\nb\"c\\d", "?",     "None", "[1, 2",
                                         script, graph,    "__proto__",    "float32x",   "1e999", "nan",  "\xe2\x82"};
+  if (!strcmp(param, "workers")) return str(draw(2) ? "exit 3" : "echo no answer"); /* commands that a shell runs */
   if (draw(10) == 0) return bytes("a\0b", 3);
   if (draw(10) == 0) return bytes(megabyte, (int64_t)draw(1 << 20));
   if (draw(6) == 0) return str(PICK(hostile));

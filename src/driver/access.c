@@ -96,7 +96,8 @@ static void check_load(void *env, const Expr *e)
   if (e->kind != E_LOAD || (e->u.buffer->data != c->f->in->data && e->u.buffer->data != c->f->out->data)) return;
   const Stmt *s = c->f->store;
   bool same = e->u.buffer == c->f->in && c->holder == s && e->nargs == s->u.store.n;
-  for (int d = 0; same && d < e->nargs; d++) same = e->arg[d] == s->u.store.index[d];
+  for (int d = 0; same && d < e->nargs; d++) /* there is one index into a dimension of size 1, however it is written */
+    same = e->arg[d] == s->u.store.index[d] || expr_is_int(c->f->out->shape[d], 1);
   c->same &= same;
 }
 

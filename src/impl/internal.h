@@ -399,10 +399,10 @@ void transpose_schedule(ImplGroup *);
 /* ---- flat.c -------------------------------------------------------------------------------- */
 
 extern const AttrsDef FlatPlan_table;
-void flat_plans(const ImplCall *, PlanList *);
-void flat_alter(const ImplCall *, const void *plan, AlteredCall *);
-void flat_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
-void flat_schedule(ImplGroup *);
+void conv_flat_plans(const ImplCall *, PlanList *);
+void conv_flat_alter(const ImplCall *, const void *plan, AlteredCall *);
+void conv_flat_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+void conv_flat_schedule(ImplGroup *);
 
 /* ---- recurrent.c --------------------------------------------------------------------------- */
 

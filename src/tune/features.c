@@ -217,20 +217,3 @@ FeatureRows tune_features(Arena *arena, const PrimFunc *f)
   stmt_visit(f->body, note_store, &l);
   return rows;
 }
-
-/* Operations and bytes add up over the stores; so the sums are taken before the logarithm. */
-void tune_features_sum(const FeatureRows *rows, double out[TUNE_FEATURES])
-{
-  for (int i = 0; i < TUNE_FEATURES; i++) {
-    bool flag = i >= F_REDUCES && i <= F_PREDICATE;
-    double sum = 0;
-    double weight = 0;
-    for (int r = 0; r < rows->n; r++) {
-      double runs = exp2(rows->v[r][F_RUNS]);
-      bool mean = flag || (i >= F_PARALLEL && i <= F_ACROSS); /* of what the steps of the program see */
-      sum += mean ? runs * rows->v[r][i] : exp2(rows->v[r][i]) - 1;
-      weight += mean ? runs : 0;
-    }
-    out[i] = weight > 0 ? sum / weight : log2(1 + sum);
-  }
-}

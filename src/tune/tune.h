@@ -222,7 +222,6 @@ void tune_measure_by_workers(Ctx *, TuneWorkers *, const MeasureSpec *, const Me
 enum { TUNE_FEATURES = 24 };
 typedef Vec(double *) FeatureRows; /* of TUNE_FEATURES numbers, one for each store */
 FeatureRows tune_features(Arena *, const PrimFunc *);
-void tune_features_sum(const FeatureRows *, double out[TUNE_FEATURES]); /* one row for the whole program */
 
 /* ---- xgboost.c ------------------------------------------------------------------------------------------- */
 

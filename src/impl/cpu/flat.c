@@ -346,7 +346,7 @@ static bool serves(const ImplCall *call, ConvShape *s)
   return s->open && (s->constant || s->weight_block) && (s->groups == 1 || s->ig > 1 || s->og > 1);
 }
 
-void flat_plans(const ImplCall *call, PlanList *list)
+void conv_flat_plans(const ImplCall *call, PlanList *list)
 {
   const Target *t = call->target;
   ConvShape s;
@@ -376,7 +376,7 @@ static const Node *alter_ordinary(const ImplCall *call, const ConvShape *s, cons
   return alter_transform(call->m, w, arena_printf(call->m->arena, "OI%s", conv_spatial(s->dims)), kernel);
 }
 
-void flat_alter(const ImplCall *call, const void *plan, AlteredCall *out)
+void conv_flat_alter(const ImplCall *call, const void *plan, AlteredCall *out)
 {
   const FlatPlan *p = plan;
   ConvShape s;
@@ -584,7 +584,7 @@ static const Tensor *make_sums(OpCall *call, const Positions *v, const Extents *
   return nn_sum(&s, "sums", "conv_transpose", term, call->out->dtype);
 }
 
-void flat_compute(OpCall *call, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
+void conv_flat_compute(OpCall *call, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
   const FlatPlan *p = plan;
   Module *m = call->m;
@@ -672,7 +672,7 @@ static void schedule_padding(ImplGroup *g, BlockRV padded, const Positions *v, c
   if (parallel) sched_parallel(g->s, planes);
 }
 
-void flat_schedule(ImplGroup *g)
+void conv_flat_schedule(ImplGroup *g)
 {
   const FlatPlan *p = g->plan;
   const Node *call = g->anchor;
