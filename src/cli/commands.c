@@ -95,13 +95,13 @@ const OptionRow cli_options[] = {
            "threads that the model will run on (default: the target's cores); the same as -num-cores=N in the target"),
     /* quantization */
     OPTION('5', "-o", "FILE", output, ONE, TAKES_FILE, "the ONNX file that is written"),
-    OPTION('M', "--data", "FOLDER|FILE", data, ONE, TAKES_FILE,
+    OPTION('6', "--data", "FOLDER|FILE", data, ONE, TAKES_FILE,
            "samples of the model's input: .npz with an array for each input, .npy for the only one, or a folder of such"
            " files; the first axis counts samples"),
-    OPTION('Q', "--labels", "FILE", labels, ONE, TAKES_FILE,
+    OPTION('7', "--labels", "FILE", labels, ONE, TAKES_FILE,
            "the right class of each sample, a whole number a line or a .npy vector: accuracy is measured against them"
            " (default: against the float model's answers)"),
-    OPTION('S', "--calibrate", "HOW", calibrate, ONE, "kl percentile minmax",
+    OPTION('8', "--calibrate", "HOW", calibrate, ONE, "kl percentile minmax",
            "how much of the range that was seen is stood for: what keeps the distribution nearest (kl), all but the"
            " outermost elements (percentile, default), or all of it (minmax)"),
     OPTION('4', "--percentile", "P", percentile, ONE, NULL, "the share that percentile keeps (default 99.99)"),
@@ -114,7 +114,7 @@ const OptionRow cli_options[] = {
     OPTION('L', "--list", NULL, list, FLAG, NULL, "lists the passes and the config keys"),
     OPTION('N', "--onnx", NULL, onnx, FLAG, NULL,
            "lists the ONNX operators that can be imported, with the versions from which they have another meaning"),
-    OPTION('F', "--tflite", NULL, tflite, FLAG, NULL,
+    OPTION('_', "--tflite", NULL, tflite, FLAG, NULL,
            "lists TFLite's builtin operators that can be imported, with the newest version known"),
     OPTION('d', "--dump-dir", "DIR", dump_dir, ONE, TAKES_DIR, "writes every stage as numbered text"),
     OPTION('T', "--time", NULL, time, FLAG, NULL, "shows where the time went"),
@@ -129,10 +129,10 @@ const OptionRow cli_options[] = {
            " each layer, memory over time; implied by the target of a microcontroller"),
     OPTION('K', "--svg", "FILE", svg, ONE, TAKES_FILE, "writes the picture of memory over time, for --cost"),
     /* microcontrollers */
-    OPTION('S', "-o", "FOLDER", output, ONE, TAKES_DIR, "the project's folder; it is made where it is not there"),
+    OPTION('9', "-o", "FOLDER", output, ONE, TAKES_DIR, "the project's folder; it is made where it is not there"),
     OPTION('M', "--board", "BOARD", board, ONE, BOARDS,
            "a board that QEMU has, as 'lathe micro boards' lists them (default: the one of --target, else mps2-an386)"),
-    OPTION('Q', "--layout", "LAYOUT", layout, ONE, "bare zephyr arduino platformio",
+    OPTION('0', "--layout", "LAYOUT", layout, ONE, "bare zephyr arduino platformio",
            "bare: needs the compiler, make and QEMU alone (default); or the layout that Zephyr, the Arduino tools or"
            " PlatformIO build"),
     OPTION('j', "--json", NULL, json, FLAG, NULL, "for scripts"),
@@ -202,7 +202,7 @@ const Command cli_commands[] = {
      " model with QuantizeLinear and DequantizeLinear around its layers, for Lathe and for other runtimes.  Equalised"
      " channels and corrected biases are kept where they make the error less.  The report says of each layer its range,"
      " its scale, signal to noise and whether it stays in float.",
-     "M5QS4123j", NULL,
+     "65784123j", NULL,
      "lathe quantize net.onnx --data samples.npz -o net_int8.onnx\n"
      "lathe quantize net.onnx --data samples.npz --labels labels.txt --accuracy-drop 1% -o net_int8.onnx\n"
      "lathe quantize net.onnx --data samples/ --calibrate kl --json -o net_int8.onnx\n",
@@ -210,7 +210,7 @@ const Command cli_commands[] = {
     {"compare", "show tensor by tensor where two models of a network part", "FLOAT.onnx OTHER.onnx --data DATA [options]",
      "Runs both on the same samples and shows of each tensor that both have (in the quantized one as its consumers see"
      " it) the signal to noise and the largest difference.",
-     "Mj", NULL,
+     "6j", NULL,
      "lathe compare net.onnx net_int8.onnx --data samples.npz\n",
      TAKES_FILE, cli_run_compare, true},
     {"inspect", "show what a model holds", "MODEL [options]",
@@ -230,7 +230,7 @@ const Command cli_commands[] = {
      " inputs and the outputs they must give (inputs are random where nothing is said).  build: compiles it with the Arm"
      " or RISC-V GNU tools.  run: runs it in QEMU, compares the outputs (integers bit for bit) and shows the instructions"
      " of each layer.  size: bytes of the model's code, constants and stack.  boards: what QEMU has.",
-     "SMQtsiODrcxj", NULL,
+     "9M0tsiODrcxj", NULL,
      "lathe micro new net.tflite -o net_m4 --board mps2-an386\n"
      "lathe micro run net_m4\n"
      "lathe micro size net_m4 --json\n"
@@ -246,7 +246,7 @@ const Command cli_commands[] = {
      TAKES_FILE, cli_run_opt, false},
     {"ops", "list the operators", "[options]",
      "Every operator of the graph with its fusion kind and a line of doc; --json has arguments and attributes too.",
-     "NFj", NULL,
+     "N_j", NULL,
      "lathe ops | grep nn.\n"
      "lathe ops --onnx\n"
      "lathe ops --tflite\n",
