@@ -21,13 +21,6 @@ static const Expr *rewrite(Forms *, const Expr *);
 
 static const Expr *unsplat(const Expr *e) { return e->kind == E_BROADCAST ? e->arg[0] : e; }
 
-static void check_divisor(Forms *w, const Expr *e)
-{
-  bool divides = e->kind == E_DIV || e->kind == E_MOD || e->kind == E_FLOORDIV || e->kind == E_FLOORMOD;
-  if (divides && dtype_is_int(e->dtype) && expr_is_int(unsplat(e->arg[1]), 0))
-    raise(w->a->ctx, ERR_ARGUMENT, NOWHERE, "division by zero in '%s'", expr_str_of(scratch(w->a->ctx), e));
-}
-
 /* A branch, where the condition is known to have this value. */
 static const Expr *rewrite_under(Forms *w, const Expr *cond, bool value, const Expr *e)
 {
@@ -53,7 +46,6 @@ static const Expr *rewrite_args(Forms *w, const Expr *e)
 static const Expr *rewrite_root(Forms *w, const Expr *e)
 {
   Analyzer *a = w->a;
-  check_divisor(w, e);
   const Expr *r = expr_fold(a->m, e);
   if (r) return r;
   const Expr *simple = expr_simplify(a, e);
@@ -78,8 +70,19 @@ static const Expr *rewrite(Forms *w, const Expr *e)
   return r;
 }
 
+/* A zero that the user wrote as a divisor is a mistake to report.  One that only rewriting brings out may stand in a
+ * branch that is never taken, and is left where it is. */
+static void check_divisor(void *env, const Expr *e)
+{
+  Analyzer *a = env;
+  bool divides = e->kind == E_DIV || e->kind == E_MOD || e->kind == E_FLOORDIV || e->kind == E_FLOORMOD;
+  if (divides && dtype_is_int(e->dtype) && expr_is_int(unsplat(e->arg[1]), 0))
+    raise(a->ctx, ERR_ARGUMENT, NOWHERE, "division by zero in '%s'", expr_str_of(scratch(a->ctx), e));
+}
+
 const Expr *analyzer_rewrite(Analyzer *a, const Expr *e)
 {
+  expr_visit(a->ctx, e, check_divisor, a);
   Forms w = {.a = a};
   return rewrite(&w, e);
 }

@@ -240,6 +240,14 @@ def test_rewrite_knows_what_simplify_knows():
         analyzer.rewrite_simplify(tir.truncdiv(x, 0))
 
 
+def test_a_divisor_that_rewriting_makes_zero_is_no_mistake():
+    x, y = te.var("x"), te.var("y")
+    analyzer = arith.Analyzer()
+    analyzer.bind(x, lathe.ir.Range(0, 1))
+    guarded = tir.if_then_else(x > 0, y // x, y)
+    assert analyzer.rewrite_simplify(guarded).same_as(y)
+
+
 def test_vectors_of_the_machines_width():
     x, y = te.var("x"), te.var("y")
     lanes = tir.vscale() * 4
