@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import operator
 import os
@@ -169,6 +170,9 @@ class _Straight:
         self.bytes = self.count * self.dtype.itemsize
         self.room = ctypes.c_char * (self.bytes + 64)
         self.tensor = tensor_of(np.empty(self.shape, self.dtype), port.dtype)
+        self.reference = ctypes.byref(self.tensor)
+        self.address: Optional[int] = None      # where the runtime had the port's elements the last time,
+        self.elements = np.empty(0)             # and an array over them
 
     @staticmethod
     def of(port: Port) -> Optional["_Straight"]:
@@ -180,17 +184,53 @@ class _Straight:
         """Is x an array whose memory can be read as it is?"""
         return type(x) is np.ndarray and x.dtype == self.dtype and x.shape == self.shape and x.flags.c_contiguous and x.flags.writeable
 
-    def over(self, x: np.ndarray) -> RtTensor:
-        """The tensor over its memory, until the next one is asked for."""
+    def over(self, x: np.ndarray) -> Any:
+        """A reference to the tensor over its memory, until the next one is asked for."""
         self.tensor.data = ctypes.addressof(ctypes.c_char.from_buffer(x))
-        return self.tensor
+        return self.reference
 
     def copy(self, t: RtTensor) -> NDArray:
         """A copy of a compact tensor, aligned as nd.empty has it."""
+        address = t.data + t.byte_offset
+        if address != self.address:
+            held = (ctypes.c_char * self.bytes).from_address(address)
+            self.address, self.elements = address, np.ndarray(self.shape, self.dtype, held)
         memory = self.room()
-        start = -ctypes.addressof(memory) % 64
-        ctypes.memmove(ctypes.addressof(memory) + start, t.data + t.byte_offset, self.bytes)
-        return NDArray(np.frombuffer(memory, self.dtype, self.count, start).reshape(self.shape), self.name)
+        raw = np.ndarray(self.shape, self.dtype, memory, -ctypes.addressof(memory) % 64)
+        raw[...] = self.elements
+        return NDArray(raw, self.name)
+
+
+class _Texts:
+    """Memory for a small array of strings on its way in, one call for all of them."""
+
+    MOST = 16       # elements; with more it pays to tell the runtime each different text once
+
+    def __init__(self, shape: Tuple[int, ...]):
+        self.shape, n = shape, math.prod(shape)
+        self.ndim, self.sizes = len(shape), (ctypes.c_int64 * max(len(shape), 1))(*shape)
+        self.texts, self.bytes = (ctypes.c_char_p * max(n, 1))(), (ctypes.c_size_t * max(n, 1))()
+        self.n = n
+
+    def fill(self, items: List[Any]) -> None:
+        """Takes the texts."""
+        data = [text.encode("utf-8", "surrogateescape") if type(text) is str else _utf8(text, items) for text in items]
+        self.texts[: self.n] = data
+        self.bytes[: self.n] = [len(text) for text in data]
+
+
+def _utf8(text: Any, items: List[Any]) -> bytes:
+    if isinstance(text, str):
+        return text.encode("utf-8", "surrogateescape")
+    if not isinstance(text, bytes):
+        raise error.TypeError(f"element {items.index(text)} of an array of strings is a {type(text).__name__}")
+    return text
+
+
+@functools.lru_cache(maxsize=64)
+def _numbers(count: int) -> Any:
+    """The type of an array of so many numbers of strings."""
+    return ctypes.c_uint64 * count
 
 
 def _number(key: Any, n: int, what: str) -> int:
@@ -245,8 +285,12 @@ class Executor:
         maps = [(i, pair) for i, pair in enumerate(self._in) if isinstance(pair, tuple)]
         self._map_in = {i: [model.entry_inputs(self._entry)[k] for k in pair] for i, pair in maps}
         self._err, self._found = RtError(), ctypes.POINTER(RtTensor)()
+        self._handle = ctypes.c_void_p(self._chosen)    # these three as calls without declarations take them
+        self._err_reference, self._found_reference = ctypes.byref(self._err), ctypes.byref(self._found)
         self._rooms: Dict[Any, Any] = {}
+        self._texts: Dict[Any, _Texts] = {}
         self._number, self._text, self._size = ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_size_t()     # of a string
+        self._text_reference, self._size_reference = ctypes.byref(self._text), ctypes.byref(self._size)
         self._index: Dict[str, int] = {port.name: i for i, port in enumerate(self.inputs)}
         self._borrowed: Dict[Any, NDArray] = {}  # memory of the caller's that inputs and outputs lie in
         self._watch: Any = None
@@ -255,11 +299,23 @@ class Executor:
     @property
     def _p(self) -> Optional[int]:
         """The runtime's executor, told that this entry is spoken of."""
-        if self._many and self._run.at != self._entry:
+        if self._many:
+            self._select()
+        return self._chosen
+
+    def _select(self) -> None:
+        if self._run.at != self._entry:
             err = RtError()
             rt_check(library.runtime().lathe_rt_executor_select(self._chosen, self._entry, ctypes.byref(err)), err)
             self._run.at = self._entry
-        return self._chosen
+
+    def _quick(self, function: Any, *arguments: Any) -> None:
+        """Calls a function of library.undeclared() on the executor."""
+        if self._many:
+            self._select()
+        code = function(self._handle, *arguments, self._err_reference)
+        if code:
+            rt_check(code, self._err)
 
     def entry(self, entry: Any) -> "Executor":
         """Another entry of the model, run by the same executor: what one gives as an object the other takes."""
@@ -278,8 +334,9 @@ class Executor:
         i, err = self.input_index(key), self._err
         straight = self._straight_in[i]
         if straight is not None and straight.holds(value):
-            rt_check(library.runtime().lathe_rt_set_input(self._p, self._in[i], straight.over(value), err), err)
-            self._borrowed.pop(("input", i), None)
+            self._quick(library.undeclared().lathe_rt_set_input, self._in[i], straight.over(value))
+            if self._borrowed:
+                self._borrowed.pop(("input", i), None)
             return
         port = self.inputs[i]
         if port.dtype == "object":
@@ -293,16 +350,15 @@ class Executor:
                 raise error.TypeError(f"input '{port.name}' is {port.type}: a dict is wanted, not a {wrong}")
             for number, half, part in zip(self._in[i], self._map_in[i], (list(value), list(value.values()))):
                 if half.dtype == "string":
-                    tensor = self._strings(part, (len(part),), half.name)
+                    self._set_strings(number, part, (len(part),), half.name)
                 else:
                     raw, tensor = self._room((len(part),), half.name, half.dtype)
                     raw[:] = part
-                rt_check(library.runtime().lathe_rt_set_input(self._p, number, tensor, err), err)
+                    self._quick(library.undeclared().lathe_rt_set_input, number, ctypes.byref(tensor))
             return
         texts = port.dtype == "string" and port.shape is not None and isinstance(value, np.ndarray)
         if texts and value.dtype.kind in "OUS":
-            tensor = self._strings(value.reshape(-1).tolist(), value.shape, i)
-            rt_check(library.runtime().lathe_rt_set_input(self._p, self._in[i], tensor, err), err)
+            self._set_strings(self._in[i], value.reshape(-1).tolist(), value.shape, i)
             return
         if self.inputs[i].type.startswith("Optional[Tensor") and value is not None and not isinstance(value, (list, tuple)):
             value = [value]
@@ -324,14 +380,24 @@ class Executor:
         """As the runtime takes it: strings become numbers of this executor's."""
         return a.rt_tensor() if a.dtype != "string" else self._strings(np.asarray(a).reshape(-1).tolist(), a.shape)
 
+    def _set_strings(self, number: int, items: List[Any], shape: Tuple[int, ...], key: Any) -> None:
+        """Copies strings into the input of this number; key: what their memory is kept by for the next time."""
+        quick = library.undeclared()
+        if len(items) > _Texts.MOST:
+            self._quick(quick.lathe_rt_set_input, number, ctypes.byref(self._strings(items, shape, key)))
+            return
+        room = self._texts.get(key)
+        if room is None or room.shape != shape:
+            room = self._texts[key] = _Texts(shape)
+        room.fill(items)
+        self._quick(quick.lathe_rt_set_input_strings, number, room.ndim, room.sizes, room.texts, room.bytes)
+
     def _strings(self, items: List[Any], shape: Tuple[int, ...], key: Any = None) -> RtTensor:
         """A tensor of the numbers of texts, each of which the executor is told once."""
         put = library.runtime().lathe_rt_string_put
         numbers: Dict[Any, int] = {}
-        for text in items if len(items) < 4 else set(items):
-            if not isinstance(text, (str, bytes)):
-                raise error.TypeError(f"element {items.index(text)} of an array of strings is a {type(text).__name__}")
-            data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+        for text in set(items):
+            data = _utf8(text, items)
             rt_check(put(self._p, data, len(data), self._number, self._err), self._err)
             numbers[text] = self._number.value
         raw, t = self._room(shape, key, "string")
@@ -356,15 +422,16 @@ class Executor:
         if (t.dtype.code, t.dtype.bits) != STRING:
             return copy_of(t)
         shape = tuple(t.shape[: t.ndim])
-        numbers = (ctypes.c_uint64 * math.prod(shape)).from_address(t.data)[:] if math.prod(shape) else []
-        get = library.runtime().lathe_rt_string_get
+        count = math.prod(shape)
+        numbers = _numbers(count).from_address(t.data)[:] if count else []
+        get, text, size = library.undeclared().lathe_rt_string_get, self._text, self._size
         texts: Dict[int, str] = {}
         for number in set(numbers):
-            rt_check(get(self._p, number, self._text, self._size, self._err), self._err)
-            texts[number] = ctypes.string_at(self._text.value or 0, self._size.value).decode("utf-8", "surrogateescape")
-        out = np.empty(len(numbers), object)
-        out[:] = [texts[n] for n in numbers]
-        return NDArray(out.reshape(shape), "string")
+            self._quick(get, ctypes.c_uint64(number), self._text_reference, self._size_reference)
+            texts[number] = ctypes.string_at(text.value or 0, size.value).decode("utf-8", "surrogateescape")
+        out = np.empty(shape, object)
+        out.reshape(-1)[:] = [texts[n] for n in numbers]
+        return NDArray(out, "string")
 
     def _seen(self, t: RtTensor) -> NDArray:
         """What a function that watches is shown: the program's own memory, strings as a copy."""
@@ -412,12 +479,13 @@ class Executor:
 
     def run(self) -> None:
         """Runs the model on the inputs that were set."""
-        err = self._err
-        code = library.runtime().lathe_rt_run(self._p, err)
+        if self._many:
+            self._select()
+        code = library.undeclared().lathe_rt_run(self._handle, self._err_reference)
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
-        rt_check(code, err)
+        rt_check(code, self._err)
 
     def get_output(self, key: Any) -> Any:
         """A copy of an output, by name or number: an array; a list of arrays for a sequence; None for an absent
@@ -428,7 +496,7 @@ class Executor:
             return [dict(zip(keys, row)) for row in rows]
         err, straight = self._err, self._straight_out[i]
         if straight is not None:
-            rt_check(library.runtime().lathe_rt_get_output(self._p, self._out[i], self._found, err), err)
+            self._quick(library.undeclared().lathe_rt_get_output, self._out[i], self._found_reference)
             return straight.copy(self._found.contents)
         if self.outputs[i].dtype == "object":
             found = ctypes.c_void_p()
@@ -444,7 +512,7 @@ class Executor:
         return self._tensor_output(self._out[i])
 
     def _tensor_output(self, number: int) -> NDArray:
-        rt_check(library.runtime().lathe_rt_get_output(self._p, number, self._found, self._err), self._err)
+        self._quick(library.undeclared().lathe_rt_get_output, number, self._found_reference)
         return self._copy_of(self._found.contents)
 
     def get_input(self, key: Any) -> NDArray:
