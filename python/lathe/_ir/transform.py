@@ -14,6 +14,24 @@ from .._ffi import Object, call, callback_scope, register_object
 from .._ffi.core import KIND_NUMBER
 from .module import IRModule, is_graph_function
 
+__all__ = [
+    "BuiltinPass",
+    "FunctionPass",
+    "ModulePass",
+    "Pass",
+    "PassContext",
+    "PassInfo",
+    "PassInstrument",
+    "PassTimingInstrument",
+    "PrintAfterAll",
+    "PrintBeforeAll",
+    "PrintIR",
+    "Sequential",
+    "function_pass",
+    "module_pass",
+    "pass_instrument",
+]
+
 
 class PassInfo(NamedTuple):
     """What a pass is called, from which level it runs, what it needs."""

@@ -1,23 +1,4 @@
 """Passes: functions from modules to modules, and the context they run in."""
 
-from .._ir.transform import (
-    BuiltinPass, FunctionPass, ModulePass, Pass, PassContext, PassInfo, PassInstrument, PassTimingInstrument,
-    PrintAfterAll, PrintBeforeAll, PrintIR, Sequential, function_pass, module_pass, pass_instrument)
-
-__all__ = [
-    "BuiltinPass",
-    "FunctionPass",
-    "ModulePass",
-    "Pass",
-    "PassContext",
-    "PassInfo",
-    "PassInstrument",
-    "PassTimingInstrument",
-    "PrintAfterAll",
-    "PrintBeforeAll",
-    "PrintIR",
-    "Sequential",
-    "function_pass",
-    "module_pass",
-    "pass_instrument",
-]
+from .._ir.transform import *  # noqa: F401,F403
+from .._ir.transform import __all__ as __all__

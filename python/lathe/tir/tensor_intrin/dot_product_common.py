@@ -4,7 +4,7 @@ What is emitted is Lathe's own `T.dot`, which lowering makes the processor's ins
 
 from __future__ import annotations
 
-from typing import Tuple
+from typing import Any, Tuple
 
 from ...script import from_source
 from ..function import PrimFunc, TensorIntrin
@@ -19,15 +19,18 @@ __all__ = [
     "register_dot_product",
 ]
 
-_DESC = """
+_VECTOR = """
 @T.prim_func
-def dot_product_desc(a: T.handle, b: T.handle, c: T.handle) -> None:
+def dot_product(a: T.handle, b: T.handle, c: T.handle) -> None:
     A = T.match_buffer(a, (4,), "{a}", offset_factor=1)
     B = T.match_buffer(b, ({lanes}, 4), "{b}", offset_factor=1)
     C = T.match_buffer(c, ({lanes},), "int32", offset_factor=1)
     with T.block("root"):
         T.reads(C[0:{lanes}], A[0:4], B[0:{lanes}, 0:4])
         T.writes(C[0:{lanes}])
+"""
+
+_VECTOR_DESC = """\
         for i in T.serial(0, {lanes}):
             for k in T.serial(0, 4):
                 with T.block("update"):
@@ -35,50 +38,41 @@ def dot_product_desc(a: T.handle, b: T.handle, c: T.handle) -> None:
                     C[vi] = C[vi] + T.cast(A[vk], "int32") * T.cast(B[vi, vk], "int32")
 """
 
-_IMPL = """
-@T.prim_func
-def dot_product_impl(a: T.handle, b: T.handle, c: T.handle) -> None:
-    A = T.match_buffer(a, (4,), "{a}", offset_factor=1)
-    B = T.match_buffer(b, ({lanes}, 4), "{b}", offset_factor=1)
-    C = T.match_buffer(c, ({lanes},), "int32", offset_factor=1)
-    with T.block("root"):
-        T.reads(C[0:{lanes}], A[0:4], B[0:{lanes}, 0:4])
-        T.writes(C[0:{lanes}])
+_VECTOR_IMPL = """\
         for i in T.vectorized({lanes}):
             C[i] = C[i] + T.dot(A[0], A[1], A[2], A[3], B[i, 0], B[i, 1], B[i, 2], B[i, 3])
 """
 
-_SCALAR_DESC = """
+_SCALAR = """
 @T.prim_func
-def dot_desc(a: T.handle, b: T.handle, c: T.handle) -> None:
+def dot(a: T.handle, b: T.handle, c: T.handle) -> None:
     A = T.match_buffer(a, (4,), "{a}", offset_factor=1, scope="{scope}")
     B = T.match_buffer(b, (4,), "{b}", offset_factor=1, scope="{scope}")
     C = T.match_buffer(c, (1,), "int32", offset_factor=1, scope="local")
     with T.block("root"):
         T.reads(C[0], A[0:4], B[0:4])
         T.writes(C[0])
+"""
+
+_SCALAR_DESC = """\
         for i in range(0, 4):
             with T.block("update"):
                 vi = T.axis.remap("R", [i])
                 C[0] = C[0] + T.cast(A[vi], "int32") * T.cast(B[vi], "int32")
 """
 
-_SCALAR_IMPL = """
-@T.prim_func
-def dot_impl(a: T.handle, b: T.handle, c: T.handle) -> None:
-    A = T.match_buffer(a, (4,), "{a}", offset_factor=1, scope="{scope}")
-    B = T.match_buffer(b, (4,), "{b}", offset_factor=1, scope="{scope}")
-    C = T.match_buffer(c, (1,), "int32", offset_factor=1, scope="local")
-    with T.block("root"):
-        T.reads(C[0], A[0:4], B[0:4])
-        T.writes(C[0])
+_SCALAR_IMPL = """\
         C[0] = C[0] + T.dot(A[0], A[1], A[2], A[3], B[0], B[1], B[2], B[3])
 """
 
 
+def _pair(head: str, what: str, how: str, **values: Any) -> Tuple[PrimFunc, PrimFunc]:
+    return from_source((head + what).format(**values)), from_source((head + how).format(**values))
+
+
 def dot_product(lanes: int, a: str, b: str) -> Tuple[PrimFunc, PrimFunc]:
     """C[i] += sum of A[k] * B[i, k], four k, for as many i as there are lanes: what it computes, and how."""
-    return from_source(_DESC.format(lanes=lanes, a=a, b=b)), from_source(_IMPL.format(lanes=lanes, a=a, b=b))
+    return _pair(_VECTOR, _VECTOR_DESC, _VECTOR_IMPL, lanes=lanes, a=a, b=b)
 
 
 def register_dot_product(name: str, lanes: int, a: str, b: str) -> str:
@@ -88,10 +82,8 @@ def register_dot_product(name: str, lanes: int, a: str, b: str) -> str:
 
 
 def _register_scalar(name: str, a: str = "int8", b: str = "int8") -> str:
-    values = {"a": a, "b": b, "scope": "shared"}
-    TensorIntrin.register(
-        name, from_source(_SCALAR_DESC.format(**values)), from_source(_SCALAR_IMPL.format(**values)), override=True
-    )
+    pair = _pair(_SCALAR, _SCALAR_DESC, _SCALAR_IMPL, a=a, b=b, scope="shared")
+    TensorIntrin.register(name, *pair, override=True)
     return name
 
 
