@@ -58,12 +58,12 @@ static void detect(void)
   add("bmi2", b7 >> 8 & 1);
   add("popcnt", c >> 23 & 1);
   add("lzcnt", cx >> 5 & 1);
+  add("avxvnni", avx && (a71 >> 4 & 1));
   add("avx512f", avx512);
   add("avx512bw", avx512 && (b7 >> 30 & 1));
   add("avx512dq", avx512 && (b7 >> 17 & 1));
   add("avx512vl", avx512 && (b7 >> 31 & 1));
   add("avx512cd", avx512 && (b7 >> 28 & 1));
-  add("avxvnni", avx && (a71 >> 4 & 1));
   add("avx512vnni", avx512 && (c7 >> 11 & 1));
   add("avx512bf16", avx512 && (a71 >> 5 & 1));
 }
