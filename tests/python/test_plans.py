@@ -137,3 +137,18 @@ def test_a_loop_that_threads_may_not_share_stays_scheduled():
     runner.set_input("x", x)
     runner.run()
     np.testing.assert_allclose(runner.get_output(0).numpy(), x.mean((2, 3), keepdims=True), rtol=1e-4, atol=1e-5)
+
+
+def test_a_value_with_several_uses_keeps_vectors(tmp_path):
+    """x ** c / c is used three times by what ends up as one block: it goes into it, and the loop into vectors."""
+    x = relay.var("x", shape=(50, 6))
+    c = relay.const(np.linspace(0.5, 2, 6).astype("float32"))
+    d = relay.divide(relay.power(relay.exp(x), c), c)
+    zero, infinite = relay.const(np.float32(0)), relay.const(np.float32(np.inf))
+    y = relay.add(relay.where(relay.equal(d, infinite), zero, d), d)
+    program = tmp_path / "uses.relay"
+    program.write_text(lathe.IRModule.from_expr(relay.Function([x], y)).astext())
+    command = ["compile", str(program), "-o", str(tmp_path / "uses.so"), "--dump-dir", str(tmp_path / "stages")]
+    subprocess.run([PROGRAM, *command], check=True, capture_output=True)
+    (kernel,) = (tmp_path / "stages").glob("*.tir")
+    assert "T.vectorized(" in kernel.read_text() and "alloc_buffer" not in kernel.read_text()

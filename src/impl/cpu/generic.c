@@ -207,11 +207,12 @@ static bool should_inline(ImplGroup *g, BlockRV rv)
   return work < 10 || repeated < 1.5 * own || n == 1;
 }
 
+/* From the last block to the first: what several blocks read that end up in one has a single reader when it is asked
+ * about. */
 void generic_inline(ImplGroup *g)
 {
   BlockRV *block;
-  int n = generic_root_blocks(g, &block);
-  for (int i = 0; i < n; i++)
+  for (int i = generic_root_blocks(g, &block) - 1; i >= 0; i--)
     if (should_inline(g, block[i])) group_try(g, inline_body, &(InlineTry){g, block[i]});
 }
 
@@ -1025,6 +1026,7 @@ static bool schedule_rows(ImplGroup *g, const BlockRV *block, int n)
     nest_work(nest[i], &operations, &bytes);
   }
   int rows = common_rows(g, nest, n);
+  if (rows == nest[n - 1]->n) rows--; /* the last loop is left for vectors */
   int threads = cost_threads(g->target, operations, bytes);
   for (int d = 0; d < rows; d++) steps *= nest[n - 1]->loop[d].extent ? (double)nest[n - 1]->loop[d].extent : 64;
   if (!rows || steps < 2 || (threads > 1 && steps < threads)) return false;
