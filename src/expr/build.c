@@ -130,6 +130,7 @@ const Buffer *buffer_new(Module *m, const char *name, DType t, int ndim, const E
                          int offset_factor, const Var *data)
 {
   if (dtype_is_string(t)) raise(m->ctx, ERR_TYPE, NOWHERE, "buffer '%s': loop programs do not hold strings", name);
+  if (t.code == DT_VOID) raise(m->ctx, ERR_TYPE, NOWHERE, "buffer '%s': its elements need a dtype, void is none", name);
   if (ndim > MAX_RANK)
     raise(m->ctx, ERR_UNSUPPORTED, NOWHERE, "buffer '%s' has %d dimensions; there are at most %d", name, ndim,
           MAX_RANK);
