@@ -267,5 +267,5 @@ def test_a_function_outlives_its_module():
 
 
 def test_elements_of_a_buffer_have_a_dtype():
-    with pytest.raises(lathe.error.TypeError, match="buffer 'd': its elements need a dtype"):
+    with pytest.raises(tvm.error.TypeError, match="buffer 'd': its elements need a dtype"):
         tir.decl_buffer((1,), "void", name="d")
