@@ -77,13 +77,24 @@ static Reduced reduce_large(const Math *k, const Expr *a)
   return (Reduced){r, math_cast(k, DT_I32, q)};
 }
 
+/* The same as math_select, and what is not chosen is not computed. */
+static const Expr *choose(const Math *k, const Expr *one, const Expr *a, const Expr *b)
+{
+  return expr_call(k->m, a->dtype, IN_IF_THEN_ELSE, 3, (const Expr *[]){one, a, b});
+}
+
+/* Large arguments are rare: a vector without one takes the short way. */
 static Reduced reduce(const Math *k, const Expr *a)
 {
   Reduced s = reduce_small(k, a);
   if (k->fast) return s;
   Reduced l = reduce_large(k, a);
   const Expr *small = MLT(a, math_f32(k, 0x1p19));
-  return (Reduced){math_select(k, small, s.r, l.r), math_select(k, small, s.q, l.q)};
+  if (k->lanes == 1) return (Reduced){choose(k, small, s.r, l.r), choose(k, small, s.q, l.q)};
+  const Expr *large = math_cast(k, DT_I32, expr_not(k->m, small));
+  const Expr *all_small = MEQ(expr_call(k->m, DT_I32, IN_VECTOR_SUM, 1, &large), expr_i32(k->m, 0));
+  return (Reduced){choose(k, all_small, s.r, math_select(k, small, s.r, l.r)),
+                   choose(k, all_small, s.q, math_select(k, small, s.q, l.q))};
 }
 
 /* On [-pi/4, pi/4], in the dtype of the argument; z is r*r. */
