@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Random small graphs, Lathe against ONNX Runtime: what fusion makes of operators that nobody put together before.
 
-    bench/graphs.py [--count 40] [--seed N] [--only K] [--nodes 12] [--again 2] [--keep DIR] [--check]
+    bench/graphs.py [--count 40] [--seed N] [--only K] [--nodes 12] [--open] [--again 2] [--keep DIR] [--check]
 
 A graph starts from one input of odd sizes and grows node by node: elementwise functions, arithmetic with broadcasts,
 comparisons and choices, reductions, softmax, norms, transposes, slices, concatenations, products, convolutions, pools;
 values are used several times.  Every end is an output.  The outputs are compared with ONNX Runtime's; the ratio is its
 time / Lathe's, processor time at one thread in short samples side by side (bench/peers.py).  Graphs that lose are
-measured again before they count.  The seed is fresh unless given, and printed."""
+measured again before they count.  With --open the models leave the first size of the input to run time.  The seed is
+fresh unless given, and printed."""
 
 import argparse
 import pathlib
@@ -33,10 +34,14 @@ UNARY = ["Tanh", "Sigmoid", "Relu", "Erf", "Neg", "Abs", "Softplus", "HardSwish"
 BINARY = ["Add", "Sub", "Mul", "Max", "Min"]
 
 
-class Graph:
-    """A graph that grows; every value is of float32 and known size."""
+class Open(int):
+    """A size that the model does not know."""
 
-    def __init__(self, seed, nodes):
+
+class Graph:
+    """A graph that grows; every value is of float32."""
+
+    def __init__(self, seed, nodes, leave_open=False):
         self.rng = np.random.default_rng(seed)
         self.nodes, self.weights, self.values, self.used = [], [], {}, set()
         rank = int(self.rng.integers(2, 5))
@@ -45,6 +50,8 @@ class Graph:
             shape[0] = int(self.rng.integers(1, 4))
         while np.prod(shape) > 400_000:
             shape[int(np.argmax(shape))] //= 2
+        if leave_open:
+            shape[0] = Open(shape[0])
         self.input = tuple(shape)
         self.values["x"] = self.input
         steps = [self.unary, self.binary, self.broadcast, self.choice, self.reduce, self.rows, self.move, self.heavy]
@@ -90,7 +97,7 @@ class Graph:
 
     def broadcast(self, x):
         shape = self.values[x]
-        kept = [int(d) if self.rng.random() < 0.5 else 1 for d in shape]
+        kept = [1 if isinstance(d, Open) or self.rng.random() < 0.5 else d for d in shape]
         self.add(str(self.rng.choice(BINARY)), [x, self.weight(kept)], shape)
 
     def choice(self, x):
@@ -107,17 +114,17 @@ class Graph:
         op = str(self.rng.choice(["ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum"]))
         y = self.add(op, [x, self.constant(axes)], kept, keepdims=1)
         if op == "ReduceSum":
-            y = self.add("Mul", [y, self.weight([], 1 / max(1, int(np.prod([shape[i] for i in axes]))))], kept)
+            y = self.add("Mul", [y, self.weight([], 1 / product(shape[i] for i in axes))], kept)
         if self.rng.random() < 0.7:
             self.add("Sub", [x, y], shape)
 
     def rows(self, x):
         shape = self.values[x]
         axis = int(self.rng.integers(len(shape)))
-        if self.rng.random() < 0.5:
+        tail = shape[axis:]
+        if self.rng.random() < 0.5 or any(isinstance(d, Open) for d in tail):
             self.add("Softmax", [x], shape, axis=axis)
         else:
-            tail = shape[axis:]
             self.add("LayerNormalization", [x, self.weight(tail), self.weight(tail)], shape, axis=axis)
 
     def move(self, x):
@@ -128,6 +135,8 @@ class Graph:
             self.add("Transpose", [x], [shape[i] for i in order], perm=order)
         elif kind == 1:
             axis = int(self.rng.integers(len(shape)))
+            if isinstance(shape[axis], Open):
+                return
             first = int(self.rng.integers(shape[axis]))
             last = int(self.rng.integers(first, shape[axis])) + 1
             kept = [last - first if i == axis else d for i, d in enumerate(shape)]
@@ -135,12 +144,13 @@ class Graph:
         elif kind == 2:
             same = [v for v, s in self.values.items() if s == shape]
             axis = int(self.rng.integers(len(shape)))
-            kept = [2 * d if i == axis else d for i, d in enumerate(shape)]
+            kept = [type(d)(2 * d) if i == axis else d for i, d in enumerate(shape)]
             if np.prod(kept) < 800_000:
                 self.add("Concat", [x, str(self.rng.choice(same))], kept, axis=axis)
         else:
             at = int(self.rng.integers(1, len(shape)))
-            self.add("Reshape", [x, self.constant([int(np.prod(shape[:at])), -1])], [int(np.prod(shape[:at])), int(np.prod(shape[at:]))])
+            new = [product(shape[:at]), product(shape[at:])]
+            self.add("Reshape", [x, self.constant([-1 if isinstance(d, Open) else d for d in new])], new)
 
     def heavy(self, x):
         shape = self.values[x]
@@ -149,23 +159,36 @@ class Graph:
                 op = str(self.rng.choice(["MaxPool", "AveragePool"]))
                 self.add(op, [x], shape, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
                 return
+            if isinstance(shape[1], Open):
+                return
             out = self.size(2, 64)
             weight = self.weight([out, shape[1], 3, 3], 1 / np.sqrt(9 * shape[1]))
             self.add("Conv", [x, weight], [shape[0], out, *shape[2:]], pads=[1, 1, 1, 1])
-        else:
+        elif not isinstance(shape[-1], Open):
             columns = self.size(2, 200)
             self.add("MatMul", [x, self.weight([shape[-1], columns], shape[-1] ** -0.5)], [*shape[:-1], columns])
 
     def model(self):
         """As ONNX has it."""
         ends = [v for v in self.values if v not in self.used] or [list(self.values)[-1]]
-        outputs = [helper.make_tensor_value_info(v, TensorProto.FLOAT, self.values[v]) for v in ends]
-        inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.input)]
+        outputs = [helper.make_tensor_value_info(v, TensorProto.FLOAT, named(self.values[v], v)) for v in ends]
+        inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, named(self.input, "n"))]
         graph = helper.make_graph(self.nodes, "graph", inputs, outputs, self.weights)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
     def __str__(self):
         return f"{'x'.join(map(str, self.input))}: {' '.join(n.op_type for n in self.nodes)}"
+
+
+def product(sizes):
+    """Of sizes; open when one of them is."""
+    sizes = list(sizes)
+    return (Open if any(isinstance(d, Open) for d in sizes) else int)(np.prod(sizes))
+
+
+def named(shape, name):
+    """A shape as ONNX has it, open sizes by name."""
+    return [f"{name}_{i}" if isinstance(d, Open) else d for i, d in enumerate(shape)]
 
 
 def measure(graph, path):
@@ -187,6 +210,7 @@ def main():
     parser.add_argument("--seed", type=int, default=int(time.time()), help="default: the clock")
     parser.add_argument("--only", type=int, help="this graph of the seed's alone")
     parser.add_argument("--nodes", type=int, default=12, help="of a graph, at least (default 12)")
+    parser.add_argument("--open", action="store_true", help="leave the first size of the input open")
     parser.add_argument("--again", type=int, default=2, help="how often a graph that loses is measured again")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for the models of graphs that lose")
     parser.add_argument("--check", action="store_true", help=f"exit with status 1 when one is below {CLIFF} or differs")
@@ -195,7 +219,7 @@ def main():
     ratios, bad = [], 0
     with tempfile.TemporaryDirectory() as folder:
         for k in range(args.count) if args.only is None else [args.only]:
-            graph = Graph([args.seed, k], args.nodes)
+            graph = Graph([args.seed, k], args.nodes, args.open)
             path = pathlib.Path(folder) / "graph.onnx"
             row = measure(graph, path)
             for _ in range(args.again if row[0] < LOSES else 0):
