@@ -68,15 +68,22 @@ bool likely_is_open(const Node *call)
   return open;
 }
 
+/* A part of an open extent, which does not make it less than a few. */
+static const Expr *part_of(Module *m, const Expr *e, int part)
+{
+  enum { FEW = 4 };
+  const Expr *up = expr_add(m, e, expr_int(m, e->dtype, part - 1));
+  const Expr *few = expr_min(m, e, expr_int(m, e->dtype, FEW));
+  return expr_max(m, expr_floordiv(m, up, expr_int(m, e->dtype, part)), few);
+}
+
 static const Type *part_type(Module *m, const Type *t, int part)
 {
   const Expr *shape[MAX_RANK];
   if (t->kind != TY_TENSOR || t->ndim < 0 || t->ndim > MAX_RANK) return t;
   for (int d = 0; d < t->ndim; d++) {
     const Expr *e = t->shape[d];
-    bool open = d && e->kind != E_INT;
-    shape[d] =
-        open ? expr_floordiv(m, expr_add(m, e, expr_int(m, e->dtype, part - 1)), expr_int(m, e->dtype, part)) : e;
+    shape[d] = d && e->kind != E_INT ? part_of(m, e, part) : e;
   }
   return type_tensor(m, t->dtype, t->ndim, shape);
 }

@@ -44,16 +44,26 @@ static void list_plans(const ImplCall *c, PlanList *list)
   }
 }
 
-/* Sizes that are known only at run time may be any: what a plan takes there is weighed at some parts of the likely
- * sizes as well, a mean of what an operation takes.  So the plan that is the best for large maps alone is not taken. */
+static double least_seconds(const PlanList *list)
+{
+  double least = INFINITY;
+  for (int i = 0; i < list->v.n; i++) least = fmin(least, list->v.v[i].seconds);
+  return least;
+}
+
+/* Sizes that are known only at run time may be any.  What a plan takes is weighed at some parts of the likely sizes as
+ * well: how many times as long as the best plan there, the root of the mean of squares, of which the likely sizes are
+ * half.  So a plan that is the best for large maps and falls off a cliff at small ones is not taken. */
 static void weigh_sizes(const ImplCall *c, PlanList *list)
 {
-  static const int parts[] = {3, 10};
+  static const int parts[] = {3, 10, 32};
   enum { PARTS = sizeof parts / sizeof *parts };
   double whole = likely_flops(c->m, c->call);
   if (!likely_is_open(c->call) || !strstr(c->call->u.call.op->name, "conv") || whole <= 0) return;
-  for (int i = 0; i < list->v.n; i++) list->v.v[i].seconds = log(list->v.v[i].seconds / whole);
-  int n = 1;
+  double *sum = arena_array(c->arena, double, list->v.n);
+  double least = least_seconds(list);
+  double each = log(least / whole); /* of the best plans, what an operation takes */
+  int n = 0;
   for (int k = 0; k < PARTS; k++) {
     ImplCall part = *c;
     PlanList less;
@@ -61,10 +71,17 @@ static void weigh_sizes(const ImplCall *c, PlanList *list)
     double flops = likely_flops(c->m, part.call);
     list_plans(&part, &less);
     if (less.v.n != list->v.n || flops <= 0) continue;
-    for (int i = 0; i < list->v.n; i++) list->v.v[i].seconds += log(less.v.v[i].seconds / flops);
+    double best = least_seconds(&less);
+    for (int i = 0; i < list->v.n; i++) sum[i] += less.v.v[i].seconds / best * (less.v.v[i].seconds / best);
+    each += log(best / flops);
     n++;
   }
-  for (int i = 0; i < list->v.n; i++) list->v.v[i].seconds = whole * exp(list->v.v[i].seconds / n);
+  if (!n) return;
+  for (int i = 0; i < list->v.n; i++) {
+    Plan *p = &list->v.v[i];
+    double times = p->seconds / least;
+    p->seconds = whole * exp(each / (n + 1)) * sqrt((times * times + sum[i] / n) / 2);
+  }
 }
 
 void impl_plans(const ImplCall *c, PlanList *list)

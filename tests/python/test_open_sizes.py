@@ -3,6 +3,11 @@
 Sizes are chosen around the vectors, bands and tiles that implementations have for them: one element, a part of a
 vector, several tiles and some more."""
 
+import os
+import pathlib
+import re
+import subprocess
+
 import numpy as np
 import onnx
 import pytest
@@ -26,9 +31,9 @@ def model_of(op, letters, weights=(), **attributes):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def check(model, shapes):
+def check(model, shapes, config=None):
     mod, params = relay.frontend.from_onnx(model)
-    with lathe.transform.PassContext(opt_level=3):
+    with lathe.transform.PassContext(opt_level=3, config=config):
         lib = relay.build(mod, target="llvm -mcpu=native", params=params)
     compiled = graph_executor.GraphModule(lib["default"](lathe.cpu(0)))
     reference = ReferenceEvaluator(model)
@@ -57,3 +62,53 @@ def test_transposed_convolution(kernel, stride, pad):
     w = RNG.standard_normal((6, 9, kernel, kernel)).astype("float32")
     model = model_of("ConvTranspose", ["n", 6, "h", "w"], [w], strides=[stride] * 2, pads=[pad] * 4)
     check(model, [(1, 6, 3, 3), (2, 6, 17, 5), (1, 6, 4, 60)])
+
+
+def plans_of(model, folder):
+    """{what kind of plan: the first line of that kind that `lathe compile --plan` takes}, of the model's one call."""
+    path = folder / "model.onnx"
+    onnx.save(model, str(path))
+    program = pathlib.Path(os.environ.get("LATHE_LIBRARY_PATH", "build")) / "lathe"
+    command = [program, "inspect", path, "--alternatives", "nn.", "--target", "llvm -mcpu=native"]
+    said = subprocess.run(command, text=True, capture_output=True, check=True).stdout.splitlines()
+    (workload,) = {line.split()[0] for line in said if line.startswith("nn.")}
+    found = {}
+    for line in said:
+        if line[:2] not in ("* ", "  "):
+            continue
+        plan = line[2:].split(" ", 1)[1]
+        kind = re.match(r"[\w.]+", plan).group() + " across" * ("across=True" in plan)
+        found.setdefault(kind, f"{workload} {plan}\n")
+    return found
+
+
+CONVOLUTIONS = {
+    "3x3": (dict(), (10, 6, 3, 3), dict(pads=[1] * 4)),
+    "strided": (dict(), (5, 6, 5, 4), dict(strides=[2, 3], pads=[2, 1, 2, 2])),
+    "one tap": (dict(), (9, 6, 1, 1), dict(strides=[2, 2])),
+    "groups": (dict(group=2), (6, 3, 3, 2), dict(strides=[1, 2], dilations=[2, 1], pads=[2, 0, 2, 1])),
+    "one channel from a group": (dict(group=3), (3, 2, 3, 3), dict()),
+    "depthwise": (dict(group=6), (6, 1, 3, 3), dict(pads=[1] * 4)),
+    "depthwise, strided": (dict(group=6), (6, 1, 5, 5), dict(strides=[2, 2], pads=[2] * 4)),
+    "depthwise, three apart": (dict(group=6), (6, 1, 4, 3), dict(strides=[3, 3], dilations=[1, 2])),
+}
+
+
+@pytest.mark.parametrize("what", CONVOLUTIONS)
+def test_every_kind_of_plan(what, tmp_path):
+    groups, shape, window = CONVOLUTIONS[what]
+    model = model_of("Conv", ["n", 6, "h", "w"], [RNG.standard_normal(shape).astype("float32")], **groups, **window)
+    found = plans_of(model, tmp_path)
+    assert "conv2d.flat" in found
+    assert ("conv2d.im2col across" in found) == ("depthwise" not in what)
+    least = 5 if "pads" in window else 7
+    for line in found.values():
+        sizes = [(1, 6, least, least), (2, 6, 9, 7), (1, 6, 8, 50), (3, 6, 31, 12)]
+        check(model, sizes + [(1, 6, 1, 1)] * (what in ("3x3", "depthwise")), {"lathe.plans": line})
+
+
+def test_looked_up_positions_of_volumes(tmp_path):
+    w = RNG.standard_normal((5, 3, 3, 2, 3)).astype("float32")
+    model = model_of("Conv", ["n", 3, "d", "h", "w"], [w], strides=[1, 2, 1], pads=[1, 0, 1, 1, 0, 1])
+    found = plans_of(model, tmp_path)
+    check(model, [(1, 3, 3, 4, 3), (2, 3, 5, 7, 6), (1, 3, 2, 9, 21)], {"lathe.plans": found["conv3d.im2col across"]})

@@ -343,7 +343,7 @@ static bool serves(const ImplCall *call, ConvShape *s)
   if (!conv_shape(call, s) || s->data_block || s->out_block || s->bits < 32 || s->word > 1) return false;
   split_data(s);
   if (s->transposed) return true;
-  return s->open && (s->constant || s->weight_block) && (s->groups == 1 || s->ig > 1 || s->og > 1);
+  return s->open && (s->constant || s->weight_block);
 }
 
 void conv_flat_plans(const ImplCall *call, PlanList *list)

@@ -19,8 +19,9 @@
  * convolution of one tap over neighbours may read its data where it lies (`packed` false).
  *
  * Where the plane's extents are known only at run time all is the same with expressions in their places: whole tiles
- * are computed, and what is there is stored.  Tiles go over the ends of rows only where nobody has to divide by an
- * extent to find data, and panels are made band by band, of as many tiles as pay for a likely extent. */
+ * are computed, and what is there is stored, and panels are made band by band, of as many tiles as pay for a likely
+ * extent.  Where tiles go over the ends of rows nobody divides by an extent to find data: the row and the column of
+ * every position are written down once, and looked up (`place`). */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
@@ -70,6 +71,12 @@ static bool is_straight(const ConvShape *s)
   return straight;
 }
 
+/* Are rows and columns of positions looked up? */
+static bool looks_up(const Columns *c, bool across)
+{
+  return across && c->s.open && c->s.dims > 1 && !is_straight(&c->s);
+}
+
 /* Elements with zeros around that lie behind the last one which the output wants, in each dimension. */
 static void reach(const Columns *c, int64_t *after)
 {
@@ -101,7 +108,9 @@ static double vector_cycles(const Target *t, const Columns *c, const Im2colPlan 
   static const double STRAIGHT = 1.2;
   static const double PICKED = 1.3; /* for each element */
   static const double APART = 3;    /* of those that lie apart in rows that end anywhere */
+  static const double FOUND = 4;    /* to find the place of a position, for all taps of a channel */
   const ConvShape *s = &c->s;
+  if (looks_up(c, p->across)) return target_lanes(t, s->bits) * (PICKED + FOUND * (double)s->ig / (double)c->steps);
   bool neighbours =
       s->stride[s->dims - 1] == 1 && (!p->across || is_straight(s) || s->out[s->dims - 1] % c->width == 0);
   double each = p->across && s->stride[s->dims - 1] > 1 ? APART : PICKED;
@@ -249,10 +258,9 @@ void im2col_plans(const ImplCall *call, PlanList *list)
     if (channels > 2 * s.og && channels > 4) continue;
     for (int64_t vectors = 1; vectors <= 6; vectors++) {
       if (!tile_fits(t, &s, channels, vectors)) continue;
-      bool any = !s.open || s.dims == 1 || is_straight(&s);
-      if (any) add_plans(list, t, &s, channels, vectors, true);
-      if (s.open ? !any : s.out[s.dims - 1] % (vectors * target_lanes(t, s.bits)))
-        add_plans(list, t, &s, channels, vectors, false);
+      bool rows = s.open ? s.dims > 1 && !is_straight(&s) : s.out[s.dims - 1] % (vectors * target_lanes(t, s.bits));
+      add_plans(list, t, &s, channels, vectors, true);
+      if (rows) add_plans(list, t, &s, channels, vectors, false);
     }
   }
 }
@@ -280,6 +288,7 @@ void im2col_alter(const ImplCall *call, const void *plan, AlteredCall *out)
 typedef struct Extents {
   int lead;
   const Expr *out[3], *all, *tiles; /* all: positions counted; tiles of them */
+  const Tensor *place[3];           /* where positions lie in the padded data along each dimension, where looked up */
 } Extents;
 
 static Extents extents_of(Module *m, const Columns *c, bool across, const Type *y)
@@ -291,6 +300,25 @@ static Extents extents_of(Module *m, const Columns *c, bool across, const Type *
   e.all = nn_simplify(m, e.all);
   e.tiles = nn_simplify(m, nn_ceildiv(m, e.all, expr_i32(m, c->width)));
   return e;
+}
+
+/* Rows and columns of all tiles' positions: whole rows of the output, behind its last one that one again. */
+static void look_up(Module *m, const Columns *c, Extents *e)
+{
+  int dims = c->s.dims;
+  const Expr *row = e->out[dims - 1]; /* positions below one step of the first dimension */
+  for (int d = dims - 2; d > 0; d--) row = nn_simplify(m, expr_mul(m, row, e->out[d]));
+  const Expr *all = expr_mul(m, e->tiles, expr_i32(m, c->width));
+  all = nn_simplify(m, expr_mul(m, nn_ceildiv(m, all, row), row));
+  for (int d = 0; d < dims; d++) {
+    Stage s = nn_stage(m, 1, &all, NULL);
+    const Expr *at = s.at[0];
+    for (int k = dims - 1; k > d; k--) at = expr_floordiv(m, at, e->out[k]);
+    const Expr *last = expr_sub(m, e->out[d], expr_i32(m, 1));
+    at = d ? expr_floormod(m, at, e->out[d]) : expr_min(m, at, last);
+    at = nn_index(&s, expr_mul(m, at, expr_i32(m, c->s.stride[d])));
+    e->place[d] = nn_finish(&s, arena_printf(m->arena, "place%d", d), "injective", at);
+  }
 }
 
 /* Indices in the plane of position `at` behind the lead's. */
@@ -362,13 +390,15 @@ static const Expr *read_data(Stage *s, const Columns *c, const Extents *e, const
   Module *m = s->m;
   const Expr *place[3], *tap[3], *index[MAX_RANK];
   const Expr *channel;
-  place_of(m, e, c->s.dims, lead, position, place);
+  bool found = e->place[0] != NULL;
+  if (!found) place_of(m, e, c->s.dims, lead, position, place);
   step_parts(m, c, step, &channel, tap);
   index[0] = s->at[0];
   index[1] = nn_index(s, expr_add(m, expr_mul(m, group, expr_i32(m, c->s.ig)), channel));
-  for (int d = 0; d < c->s.dims; d++)
-    index[2 + d] = nn_index(s, expr_add(m, expr_mul(m, place[d], expr_i32(m, c->s.stride[d])),
-                                        expr_mul(m, tap[d], expr_i32(m, c->s.dilation[d]))));
+  for (int d = 0; d < c->s.dims; d++) {
+    const Expr *first = found ? nn_read(m, e->place[d], &position) : expr_mul(m, place[d], expr_i32(m, c->s.stride[d]));
+    index[2 + d] = nn_index(s, expr_add(m, first, expr_mul(m, tap[d], expr_i32(m, c->s.dilation[d]))));
+  }
   return nn_read(m, data, index);
 }
 
@@ -386,7 +416,7 @@ static const Tensor *pack_panels(OpCall *call, const Columns *c, const Extents *
   if (across && !c->s.open && !reads_in_place(c, across) && c->all % c->width)
     at = expr_min(m, at, expr_i32(m, c->all - 1));
   const Expr *value = read_data(&s, c, e, data, s.at[1], s.at + 2, s.at[k + 1], at);
-  if (reads_in_place(c, across) && (c->s.open || c->all % c->width))
+  if (!e->place[0] && reads_in_place(c, across) && (c->s.open || c->all % c->width))
     value = nn_if(m, expr_lt(m, at, e->all), value, expr_const(m, value->dtype, 0));
   return nn_finish(&s, "panel", "injective", value);
 }
@@ -401,6 +431,7 @@ void im2col_compute(OpCall *call, const Target *t, const void *plan, const Tenso
   conv_shape_open(&shape);
   Columns c = columns_of(t, &shape, p);
   Extents e = extents_of(m, &c, p->across, y);
+  if (looks_up(&c, p->across)) look_up(m, &c, &e);
   const Expr *width = expr_i32(m, c.width);
   const Tensor *data = p->packed ? pad_data(call, &c, p->across, target_lanes(t, shape.bits), in[0]) : in[0];
   const Tensor *panel = p->packed ? pack_panels(call, &c, &e, p->across, data) : NULL;
@@ -452,6 +483,40 @@ static void schedule_padding(ImplGroup *g, BlockRV padded, bool parallel)
   if (parallel) sched_parallel(g->s, channels);
 }
 
+/* Rows and columns of positions: a row of the output after the other, in vectors. */
+static void schedule_place(ImplGroup *g, BlockRV place, int dims)
+{
+  LoopRV *loop, row[3], lane;
+  const Type *y = g->anchor->type;
+  const Expr *factors[3] = {NULL, y->shape[3], dims > 2 ? y->shape[4] : NULL};
+  sched_get_loops(g->s, place, g->arena, &loop);
+  sched_split(g->s, loop[0], dims, factors, true, row);
+  generic_split_by(g, row[dims - 1], target_lanes(g->target, 32), &lane);
+  sched_vectorize(g->s, lane);
+}
+
+/* Channel by channel, position by position: once one is found, all its taps. */
+static void schedule_found(ImplGroup *g, BlockRV panel, const ConvShape *s, bool inside, bool parallel)
+{
+  enum { WRITTEN = 25 };
+  LoopRV *loop, order[5];
+  int n = sched_get_loops(g->s, panel, g->arena, &loop);
+  int64_t taps = 1;
+  for (int d = 0; d < s->dims; d++) taps *= s->k[d];
+  order[0] = taps > 1 ? generic_split_by(g, loop[n - 2], taps, &order[2]) : loop[n - 2];
+  order[1] = loop[n - 1];
+  int k = taps > 1 ? 3 : 2;
+  for (int64_t d = 0; d < s->dims - 1 && taps > WRITTEN; d++, k++) {
+    int64_t below = taps / s->k[d];
+    if (below == taps || below == 1) continue;
+    order[k - 1] = generic_split_by(g, order[k - 1], below, &order[k]);
+    taps = below;
+  }
+  sched_reorder(g->s, k, order);
+  if (k > 2 && taps <= WRITTEN) sched_unroll(g->s, order[k - 1]);
+  if (parallel) sched_parallel(g->s, inside ? loop[n - 3] : sched_fuse(g->s, 3, loop, true));
+}
+
 /* Channel by channel, tap by tap: vectors of neighbours. */
 static void schedule_panel(ImplGroup *g, BlockRV panel, const ConvShape *s, bool inside, bool parallel)
 {
@@ -495,6 +560,10 @@ void im2col_schedule(ImplGroup *g)
   BlockRV padded, panel;
   if (group_find_stage(g, "padded", &padded)) generic_keep(g, padded);
   if (group_find_stage(g, "panel", &panel)) generic_keep(g, panel);
+  BlockRV place[3];
+  int places = 0;
+  while (places < 3 && group_find_stage(g, arena_printf(g->arena, "place%d", places), &place[places]))
+    generic_keep(g, place[places++]);
   generic_inline(g);
   BlockRV product = group_sum(g);
   BlockRV store = group_only_reader(g, product);
@@ -558,9 +627,12 @@ void im2col_schedule(ImplGroup *g)
   if (threads > 1) sched_parallel(g->s, shared);
   if (group_find_stage(g, "panel", &panel)) {
     if (several) sched_compute_at(g->s, panel, outer, false, -1);
-    schedule_panel(g, panel, &shape, several, threads > 1 && (p->together || !several));
+    bool parallel = threads > 1 && (p->together || !several);
+    if (places) schedule_found(g, panel, &shape, several, parallel);
+    else schedule_panel(g, panel, &shape, several, parallel);
     panels_fetch(g, product, step, NULL);
   }
+  for (int d = 0; d < places; d++) schedule_place(g, place[d], shape.dims);
   if (shape.open && group_find_stage(g, "padded", &padded)) schedule_padding(g, padded, threads > 1);
   generic_rest(g);
 }
