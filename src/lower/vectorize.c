@@ -8,6 +8,9 @@
  *   loop over the lanes: conditions that differ between lanes, calls of functions,
  *   results that do not fit together, loops whose bounds differ.  A buffer allocated
  *   inside gets one copy per lane, lanes innermost.
+ *   Where some lanes alone may read (the end of a row, zeros behind it) all of them do, if what they meet lies in the
+ *   buffer, and the condition picks: one test for the vector instead of one for each lane.  Where it does not, at the
+ *   buffer's own ends, the lanes are gone through one by one.
  *   What is left of a loop at its end, an extent that is not constant, is gone through in the target's own vectors
  *   first, where it can be that long; then one by one.  Elementary functions take a scalar as long as a vector: for
  *   them halves of vectors follow, and at last one vector of as many lanes as are left.
@@ -26,6 +29,8 @@ typedef struct Vectorize {
   Arena *tmp;
   Map memo; /* Expr* -> Expr* */
   Map lets; /* Var* -> Expr*: the vector that a let became */
+  bool all; /* all lanes may read where some do … */
+  const Expr *within; /* … where this holds: what they read lies in its buffer; NULL: always */
 } Vectorize;
 
 static const Expr *vec(Vectorize *v, const Expr *e);
@@ -113,6 +118,46 @@ static bool safe_to_compute(const Expr *e)
          !expr_has_kind(e, E_FLOORDIV) && !expr_has_kind(e, E_FLOORMOD);
 }
 
+/* Elements of a buffer that is one dimension with nothing between them; NULL: of any other. */
+static const Expr *elements_of(const Buffer *b)
+{
+  bool plain = b->ndim == 1 && b->dtype.lanes == 1 && !b->strides && !b->elem_offset;
+  return plain ? b->shape[0] : NULL;
+}
+
+typedef struct Reads {
+  Vectorize *v;
+  bool ok;
+} Reads;
+
+static void note_read(void *env, const Expr *e)
+{
+  Reads *r = env;
+  Module *m = r->v->lo->m;
+  bool divides = e->kind == E_DIV || e->kind == E_MOD || e->kind == E_FLOORDIV || e->kind == E_FLOORMOD;
+  int64_t by, stride;
+  if (divides) r->ok &= dtype_is_int(e->dtype) && lower_const_int(e->arg[1], &by) && by > 0;
+  if (e->kind != E_LOAD || !r->ok) return;
+  const Expr *first = e->arg[0]->kind == E_RAMP ? e->arg[0]->arg[0] : e->arg[0];
+  const Expr *elements = elements_of(e->u.buffer);
+  r->ok = elements && !is_vector(first) && (first == e->arg[0] || lower_const_int(e->arg[0]->arg[1], &stride));
+  if (!r->ok) return;
+  int64_t far = first == e->arg[0] ? 0 : stride * (r->v->lanes - 1);
+  const Expr *last = expr_add(m, first, lower_int(m, first, far));
+  const Expr *low = expr_binary(m, E_GE, far < 0 ? last : first, lower_int(m, first, 0));
+  const Expr *high = expr_lt(m, far < 0 ? first : last, expr_cast(m, first->dtype, elements));
+  const Expr *inside = expr_and(m, low, high);
+  r->v->within = r->v->within ? expr_and(m, r->v->within, inside) : inside;
+}
+
+/* May all lanes compute e where some want it, under v->within? */
+static bool all_may_compute(Vectorize *v, const Expr *e)
+{
+  Reads r = {v, v->all && expr_is_pure(e)};
+  if (r.ok) expr_visit(v->lo->ctx, e, note_read, &r);
+  return r.ok;
+}
+
 /* Functions of numbers, lane by lane. */
 static bool is_lanewise(Intrin f) { return f <= IN_QMULSHIFT || f == IN_LIKELY; }
 
@@ -131,7 +176,8 @@ static const Expr *vec_call(Vectorize *v, const Expr *e)
   DType t = dtype_lanes(e->dtype, v->lanes);
   if (e->u.intrin == IN_IF_THEN_ELSE) {
     if (is_vector(arg[0])) {
-      if (!safe_to_compute(arg[1]) || !safe_to_compute(arg[2])) return fail(v, e);
+      for (int i = 1; i < 3; i++)
+        if (!safe_to_compute(arg[i]) && !all_may_compute(v, arg[i])) return fail(v, e);
       return expr_select(m, arg[0], widen(v, arg[1]), widen(v, arg[2]));
     }
     return expr_call(m, t, IN_IF_THEN_ELSE, 3, (const Expr *[]){arg[0], widen(v, arg[1]), widen(v, arg[2])});
@@ -494,6 +540,17 @@ static Stmt *vectorize_rest(Vectorize *outer, Stmt *s)
   return stmt_seq(m, n + 1, part);
 }
 
+/* A store whose lanes differ in whether they read: all of them do where they may. */
+static Stmt *vectorize_all(const Vectorize *of, Stmt *s)
+{
+  Vectorize v = {.lo = of->lo, .an = of->an, .var = of->var, .lanes = of->lanes, .tmp = of->tmp, .all = true};
+  if (s->u.loop.body->kind != S_STORE || target_is_gpu(v.lo->target)) return s;
+  Stmt *done = vec_stmt(&v, s->u.loop.body);
+  if (!done || !v.within || expr_uses_var(v.within, v.var)) return s;
+  const Expr *within = expr_simplify(v.an, v.within);
+  return expr_is_int(within, 1) ? done : stmt_if(v.lo->m, within, done, lane_loop(&v, s->u.loop.body));
+}
+
 /* ---- the pass --------------------------------------------------------------------------------------- */
 
 static Stmt *vectorize_stmt(void *env, Stmt *s)
@@ -511,7 +568,7 @@ static Stmt *vectorize_stmt(void *env, Stmt *s)
   Vectorize v = {.lo = lo, .an = outer->an, .var = s->u.loop.var, .lanes = (int)lanes, .tmp = outer->tmp};
   spread_allocs(&v, s->u.loop.body);
   Stmt *done = vec_stmt(&v, s->u.loop.body);
-  return done ? done : s;
+  return done ? done : vectorize_all(&v, s);
 }
 
 void lower_pass_vectorize_loops(Lower *lo)

@@ -283,7 +283,7 @@ static const Tensor *copy_planes(Module *m, const Planes *p, const Tensor *x, co
   return nn_finish(&st, "planes", "injective,pad", nn_if(m, nn_inside(m, row, expr_i32(m, p->in[0])), value, zero));
 }
 
-/* The same where the extents are not known: rows in whole vectors. */
+/* The same where the extents are not known: rows in whole vectors, (n, c, y, phase, vector, lane). */
 static const Tensor *copy_open(Module *m, const Planes *p, const Tensor *x, const Type *out, const Expr *rows,
                                const Expr *columns)
 {
@@ -292,10 +292,11 @@ static const Tensor *copy_open(Module *m, const Planes *p, const Tensor *x, cons
   const Expr *height = expr_mul(m, expr_sub(m, rows, expr_i32(m, 1)), expr_i32(m, p->stride[0]));
   const Expr *width = expr_add(m, columns, expr_i32(m, (p->k[1] - 1 + p->lead) / p->stride[1]));
   const Expr *shape[] = {out->shape[0], expr_i32(m, p->c), nn_simplify(m, expr_add(m, height, expr_i32(m, p->k[0]))), s,
-                         nn_simplify(m, expr_mul(m, nn_ceildiv(m, width, lanes), lanes))};
-  Stage st = nn_stage(m, 5, shape, "n c y phase q");
+                         nn_simplify(m, nn_ceildiv(m, width, lanes)), lanes};
+  Stage st = nn_stage(m, 6, shape, "n c y phase vector lane");
   const Expr *row = expr_sub(m, st.at[2], expr_i32(m, p->before[0]));
-  const Expr *column = expr_add(m, expr_mul(m, expr_sub(m, st.at[4], expr_i32(m, p->shift)), s), st.at[3]);
+  const Expr *q = expr_add(m, expr_mul(m, st.at[4], lanes), st.at[5]);
+  const Expr *column = expr_add(m, expr_mul(m, expr_sub(m, q, expr_i32(m, p->shift)), s), st.at[3]);
   const Expr *const *in = x->buffer->shape;
   const Expr *value = nn_read(m, x, (const Expr *[]){st.at[0], st.at[1], row, column});
   const Expr *inside = nn_and(m, nn_inside(m, row, in[2]), nn_inside(m, column, in[3]));
@@ -324,7 +325,12 @@ void planes_compute(OpCall *c, const Target *t, const void *plan, const Tensor *
   const Expr *tap = expr_add(m, kx, expr_i32(m, p.lead));
   const Expr *row = expr_add(m, expr_mul(m, st.at[2], expr_i32(m, p.stride[0])), ky);
   const Expr *column = expr_add(m, st.at[3], expr_floordiv(m, tap, s));
-  const Expr *x = nn_read(m, data, (const Expr *[]){st.at[0], channel, row, expr_floormod(m, tap, s), column});
+  const Expr *lanes = expr_i32(m, p.lanes);
+  const Expr *phase = expr_floormod(m, tap, s);
+  const Expr *of_rows[] = {st.at[0], channel, row, phase, column};
+  const Expr *of_vectors[] = {
+    st.at[0], channel, row, phase, expr_floordiv(m, column, lanes), expr_floormod(m, column, lanes)};
+  const Expr *x = nn_read(m, data, p.open ? of_vectors : of_rows);
   const Expr *outs = expr_i32(m, p.outs);
   const Expr *of_stem[] = {expr_floordiv(m, st.at[1], outs), channel, ky, kx, expr_floormod(m, st.at[1], outs)};
   const Expr *w = nn_read(m, in[1], p.stem ? of_stem : (const Expr *[]){st.at[1], expr_i32(m, 0), ky, kx});
@@ -341,10 +347,9 @@ static void schedule_copy(ImplGroup *g, BlockRV copy, const Planes *p)
   LoopRV *loop, q;
   int n = sched_get_loops(g->s, copy, g->arena, &loop);
   q = loop[n - 1];
-  if (p->open) generic_split_by(g, q, p->lanes, &q);
-  else if (p->width > 2 * WRITTEN * p->lanes) generic_split_by(g, q, WRITTEN * p->lanes, &q);
+  if (!p->open && p->width > 2 * WRITTEN * p->lanes) generic_split_by(g, q, WRITTEN * p->lanes, &q);
   sched_vectorize(g->s, q);
-  if (p->stride[1] > 1) sched_unroll(g->s, loop[n - 2]);
+  if (p->stride[1] > 1) sched_unroll(g->s, loop[n - (p->open ? 3 : 2)]);
   if (!p->open) sched_storage_align(g->s, copy, 0, 3, (int)p->lanes, 0);
 }
 
