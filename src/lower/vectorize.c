@@ -27,9 +27,9 @@ typedef struct Vectorize {
   int lanes;
   bool failed; /* the expression at hand has no vector form */
   Arena *tmp;
-  Map memo; /* Expr* -> Expr* */
-  Map lets; /* Var* -> Expr*: the vector that a let became */
-  bool all; /* all lanes may read where some do … */
+  Map memo;           /* Expr* -> Expr* */
+  Map lets;           /* Var* -> Expr*: the vector that a let became */
+  bool all;           /* all lanes may read where some do … */
   const Expr *within; /* … where this holds: what they read lies in its buffer; NULL: always */
 } Vectorize;
 

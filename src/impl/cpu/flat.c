@@ -210,11 +210,20 @@ static double piece_cycles(const Target *t, const Positions *v, double bytes)
   return SEEN * rows * cost_run(t, (double)v->width * s->bits / 8 / CACHE_LINE, bytes);
 }
 
+/* Are all taps of a step written out? */
+static bool taps_written(const Positions *v, const FlatPlan *p)
+{
+  int64_t taps = 1;
+  for (int d = 0; d < v->s.dims; d++) taps *= v->taps[d];
+  return v->uneven || taps * p->channels * p->vectors <= 256;
+}
+
 static double flat_seconds(const Target *t, const Positions *v, const FlatPlan *p)
 {
-  static const double ENDS = 4;     /* a sum's beginning and end cost as much as a few of its steps */
-  static const double SPREAD = 1;   /* cycles of an element that is stored away from its neighbours */
-  static const double PICKED = 1.3; /* of one that is read so */
+  static const double ENDS = 4;      /* a sum's beginning and end cost as much as a few of its steps */
+  static const double LOOPED = 1.25; /* times as long as a tap takes in a loop (7 x 7 of stride 2, Neoverse-N1) */
+  static const double SPREAD = 1;    /* cycles of an element that is stored away from its neighbours */
+  static const double PICKED = 1.3;  /* of one that is read so */
   /* times as long as a copy takes that nothing else goes on beside, through the second-level cache and behind it:
    * 57 x 54 x 54 to 34 channels, 3 x 3, stride 3, on a Neoverse-N1 */
   static const double WAITING = 2;
@@ -231,6 +240,7 @@ static double flat_seconds(const Target *t, const Positions *v, const FlatPlan *
   double sums = pieces * (double)v->tiles * (double)(v->width * p->channels); /* of each phase */
   double share = tile_speed(t, p->vectors, 1, p->channels, (Tile){1, 1, p->channels});
   double products = 2 * sums * (terms + ENDS * phases) / (cost_flops(t, s->bits) * share);
+  if (!taps_written(v, p)) products *= LOOPED;
   /* A step's vectors come from the first-level cache where it holds what is gone over again: a phase's weight for each
    * tile, or a tile's data for each phase. */
   double tile = (double)s->ig * bytes * ((double)(v->width + 16) * (double)v->taps[s->dims - 1]);
@@ -635,7 +645,7 @@ static void schedule_sums(ImplGroup *g, BlockRV sums, LoopRV at, const Positions
   LoopRV o = loop[first - 3];
   LoopRV tile = loop[first - 2];
   LoopRV lane = loop[first - 1];
-  bool written = v->uneven || taps * p->channels * p->vectors <= 256;
+  bool written = taps_written(v, p);
   int64_t steps = written ? tile_steps(p->channels * p->vectors * taps, v->s.ig) : 1;
   LoopRV sum = generic_split_by(g, loop[first], steps, &step);
   LoopRV order[12];

@@ -291,8 +291,12 @@ static const Tensor *copy_open(Module *m, const Planes *p, const Tensor *x, cons
   const Expr *lanes = expr_i32(m, p->lanes);
   const Expr *height = expr_mul(m, expr_sub(m, rows, expr_i32(m, 1)), expr_i32(m, p->stride[0]));
   const Expr *width = expr_add(m, columns, expr_i32(m, (p->k[1] - 1 + p->lead) / p->stride[1]));
-  const Expr *shape[] = {out->shape[0], expr_i32(m, p->c), nn_simplify(m, expr_add(m, height, expr_i32(m, p->k[0]))), s,
-                         nn_simplify(m, nn_ceildiv(m, width, lanes)), lanes};
+  const Expr *shape[] = {out->shape[0],
+                         expr_i32(m, p->c),
+                         nn_simplify(m, expr_add(m, height, expr_i32(m, p->k[0]))),
+                         s,
+                         nn_simplify(m, nn_ceildiv(m, width, lanes)),
+                         lanes};
   Stage st = nn_stage(m, 6, shape, "n c y phase vector lane");
   const Expr *row = expr_sub(m, st.at[2], expr_i32(m, p->before[0]));
   const Expr *q = expr_add(m, expr_mul(m, st.at[4], lanes), st.at[5]);
