@@ -147,6 +147,9 @@ double cost_copy(const Target *, double bytes, double waiting);
 double cost_reads(const Target *, double vectors, double bytes);
 /* Cycles for a run of lines apart from the last one, of so many bytes that pass before it is read again. */
 double cost_run(const Target *, double lines, double bytes);
+/* Cycles of storing so many runs of bytes each, in turn to more planes than a core sees coming which line is next of,
+ * that the arithmetic does not hide; bytes: of all planes. */
+double cost_stores(const Target *, double runs, double run, double bytes);
 /* How many threads are worth waking for so much work. */
 int cost_threads(const Target *, double operations, double bytes);
 /* Share of the threads' time that so many equal pieces fill. */

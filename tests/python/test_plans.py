@@ -89,6 +89,61 @@ def test_any_plan_computes_the_same(case, tmp_path):
         assert plan.split("{")[0] in taken, (plan, taken)
 
 
+def attention_model(heads, length, size):
+    """Attention over heads side by side, as projections leave them; q, k and v are thirds of the input."""
+    rows = numpy_helper.from_array(np.array([0, 0, heads, size]), "rows")
+    back = numpy_helper.from_array(np.array([0, 0, heads * size]), "back")
+    scale = numpy_helper.from_array(np.array(size**-0.5, "float32"), "scale")
+    nodes = [helper.make_node("Split", ["x"], ["q0", "k0", "v0"], axis=2)]
+    for name, perm in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
+        nodes.append(helper.make_node("Reshape", [name + "0", "rows"], [name + "1"]))
+        nodes.append(helper.make_node("Transpose", [name + "1"], [name], perm=perm))
+    nodes += [
+        helper.make_node("MatMul", ["q", "k"], ["s0"]),
+        helper.make_node("Mul", ["s0", "scale"], ["s"]),
+        helper.make_node("Softmax", ["s"], ["p"], axis=-1),
+        helper.make_node("MatMul", ["p", "v"], ["o"]),
+        helper.make_node("Transpose", ["o"], ["t"], perm=[0, 2, 1, 3]),
+        helper.make_node("Reshape", ["t", "back"], ["y"]),
+    ]
+    data = (1, length, 3 * heads * size)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, data)
+    graph = helper.make_graph(nodes, "g", [x], [onnx.ValueInfoProto(name="y")], [rows, back, scale])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), data
+
+
+# fewer output channels than a vector's lanes leave whole; rows that are no whole vectors
+KINDS = {
+    "few channels": (
+        lambda: model_of(((2, 9, 11, 13), (5, 9, 3, 3), {"pads": [1, 1, 1, 1]})),
+        ["conv2d.flat{channels=5,", "conv2d.im2col{channels=5,"],
+    ),
+    "three dilated": (
+        lambda: model_of(((1, 8, 10, 9), (6, 4, 2, 3), {"group": 2, "dilations": [2, 1], "pads": [0, 1, 2, 1]})),
+        ["conv2d.flat{channels=3,", "conv2d.flat{channels=4,"],
+    ),
+    "attention": (lambda: attention_model(2, 21, 7), ["packed=True", "packed=False"]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_plan_computes_the_same(kind, tmp_path):
+    make, wanted_plans = KINDS[kind]
+    model, data = make()
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    x = np.random.default_rng(7).standard_normal(data).astype("float32")
+    wanted = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+    listed = plans_of(path)
+    workload = max(listed, key=lambda w: len(listed[w]))
+    for part in wanted_plans:
+        plans = [p for p in listed[workload] if part in p]
+        assert plans, (part, listed[workload])
+        for plan in plans[:1] + plans[-1:]:
+            got, _ = answer(model, x, {"lathe.plans": f"{workload} {plan}\n"})
+            np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5, err_msg=plan)
+
+
 def test_a_plan_that_cannot_be_is_refused(tmp_path):
     model, data = model_of(CONVOLUTIONS[0])
     path = tmp_path / "model.onnx"

@@ -7,9 +7,10 @@
  *     out[s, d]     = sum over t of exps[t, s] (broadcast) * value[t, d]           register tiles
  *     out[s, d] / row_sum[s] is stored
  *
- * Queries lie in the lanes: the maximum and the sum over the keys need no exchange between lanes, the number of keys
- * may be any, also one that is known only at run time, and key and value are read as they lie.  What a block of
- * queries needs, (keys x queries) twice, is a thread's own and is made so small that it stays in the
+ * Queries lie in the lanes: the maximum and the sum over the keys need no exchange between lanes, and the number of
+ * keys may be any, also one that is known only at run time.  Key and value are read as they lie, or are copied first
+ * (`packed`): a head's rows side by side, each in whole vectors with zeros behind it, so that no tile has a rest.  What
+ * a block of queries needs, (keys x queries) twice, is a thread's own and is made so small that it stays in the
  * second-level cache. */
 #include "impl/internal.h"
 #include "op/nn.h"
@@ -18,7 +19,8 @@
   A(S, INT, queries, NULL, "queries of a block, in the lanes")                                  \
   A(S, INT, keys, NULL, "keys of a register tile of scores, which all queries of a block have") \
   A(S, INT, rows, NULL, "queries of a register tile of the second product")                     \
-  A(S, INT, columns, NULL, "elements of a value of such a tile")
+  A(S, INT, columns, NULL, "elements of a value of such a tile")                                \
+  A(S, BOOL, packed, NULL, "keys and values are copied first, heads apart, rows in whole vectors")
 DEFINE_PLAN(AttentionPlan, ATTENTION_PLAN)
 
 enum { QUERY, KEY, VALUE, MASK };
@@ -36,19 +38,30 @@ static int64_t size_of(const Node *call, int argument, char letter)
 typedef struct Shape {
   int bits;
   int64_t queries, keys, size;
-  bool copied; /* the values, for each block (copy_values) */
+  int64_t depth; /* of a query and a key; size is a value's */
+  bool apart;    /* a head's keys do not lie side by side */
+  bool copied;   /* nor its values: they are copied for each block (copy_values) unless all are */
   double flops, exps;
 } Shape;
+
+static int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by * by; }
+
+/* Elements of a packed key, and of a packed value: whole vectors, whole tiles. */
+static int64_t packed_depth(const Target *t, const Shape *f) { return up(f->depth, target_lanes(t, f->bits)); }
+static int64_t packed_size(const Shape *f, const AttentionPlan *p) { return up(f->size, p->columns); }
 
 static Shape shape_of(const AttentionAttrs *a, const Type *const *arg)
 {
   const char *s = strchr(a->query_layout, 'S');
   const char *t = strchr(a->key_layout, 'T');
   const char *d = strchr(a->value_layout, 'D');
+  const char *depth = strchr(a->key_layout, 'D');
   return (Shape){.bits = arg[QUERY]->dtype.bits,
                  .queries = known(arg[QUERY]->shape[s - a->query_layout]),
                  .keys = known(arg[KEY]->shape[t - a->key_layout]),
                  .size = known(arg[VALUE]->shape[d - a->value_layout]),
+                 .depth = known(arg[KEY]->shape[depth - a->key_layout]),
+                 .apart = a->key_layout[2] != 'T',
                  .copied = a->value_layout[2] != 'T'};
 }
 
@@ -73,21 +86,51 @@ static bool tile_fits(const Target *t, int64_t vectors, int64_t rows)
   return sums <= t->vector_registers - 4 && sums + vectors + 2 <= t->vector_registers;
 }
 
+/* Seconds of copying keys and values; of those that are not, what reading them takes more: a head's rows that lie apart
+ * are in more pages than a core has at hand, and values are copied for each block. */
+static double fetch_seconds(const Target *t, const Shape *f, const AttentionPlan *p, double heads)
+{
+  static const double COPY = 1.5; /* cycles for a vector: read from the second-level cache, written */
+  static const double SEEN = 0.5; /* of the way of a line, that the arithmetic does not hide */
+  double lanes = target_lanes(t, f->bits);
+  double rows = heads * (double)f->keys;
+  double bytes = f->bits / 8.0;
+  double all = rows * bytes * (double)(f->depth + f->size);
+  double cycle = 1 / (1e9 * t->core.ghz);
+  double vectors = rows * ((double)f->depth + (double)f->size) / lanes;
+  double runs = f->apart ? rows * cost_run(t, (double)f->depth * bytes / CACHE_LINE, all) : 0;
+  double values = f->copied ? rows * (double)f->size / lanes * COPY : 0;
+  double blocks = (double)up(f->queries, p->queries) / (double)p->queries;
+  double own = COPY * vectors + SEEN * runs;
+  return (p->packed ? own : blocks * (SEEN * runs + values)) * cycle;
+}
+
 /* Every tile of the second product, with what it takes. */
 static void add_sums(PlanList *list, const Target *t, const Shape *f, AttentionPlan *p, double scores, double rest)
 {
   static const double EXPONENTIAL = 17; /* cycles for a vector, its maximum and its sum too (Neoverse-N1) */
   int64_t lanes = target_lanes(t, f->bits);
   int threads = cost_threads(t, f->flops, 0);
+  bool known_sizes = f->keys && f->queries && f->exps > 0;
+  double heads = known_sizes ? f->exps / (double)(f->keys * f->queries) : 0;
+  /* what is left of a query behind its whole vectors is met one by one */
+  double depth = (double)f->depth;
+  double loose = (depth + (double)(f->depth % lanes)) / depth;
   for (int64_t v = 1; v <= 4; v++)
     for (int64_t x = 1; x <= p->queries; x++) {
       /* rows of a tile divide all rows, so that blocks of queries come out even */
       if (p->queries % x || !tile_fits(t, v, x)) continue;
-      double sums = sums_speed(t, f->bits, p->queries, f->size, x, v);
       p->rows = x, p->columns = v * lanes;
-      double products = f->flops / 2 / cost_flops(t, f->bits) * (1 / scores + 1 / sums) * rest;
-      double exps = f->exps / (double)lanes * EXPONENTIAL / (1e9 * t->core.ghz);
-      plan_add(list, p, (products + exps) / threads, 0);
+      for (int packed = 0; packed < (known_sizes ? 2 : 1); packed++) {
+        p->packed = packed;
+        int64_t size = packed ? packed_size(f, p) : f->size;
+        double sums = sums_speed(t, f->bits, p->queries, size, x, v) * (double)f->size / (double)size;
+        double more = packed ? (double)packed_depth(t, f) / depth : loose;
+        double products = f->flops / 2 / cost_flops(t, f->bits) * (more / scores + 1 / sums) * rest;
+        double exps = f->exps / (double)lanes * EXPONENTIAL / (1e9 * t->core.ghz);
+        double fetched = known_sizes ? fetch_seconds(t, f, p, heads) : 0;
+        plan_add(list, p, (products + exps + fetched) / threads, 0);
+      }
     }
 }
 
@@ -98,7 +141,6 @@ static void list_plans(const Target *t, const Shape *f, PlanList *list)
   /* where the number is not known: often it is one; vectors of a block */
   enum { USUAL = 16, NARROW = 4, WIDE = 8, FEW = 8, TILES = 3 };
   static const double USED = 0.6;
-  static const double COPY = 1.5; /* cycles for a vector: read from the second-level cache, written */
   int64_t lanes = target_lanes(t, f->bits);
   int64_t cache = cost_l2(t);
   int64_t k = f->keys ? f->keys : MANY;
@@ -112,11 +154,10 @@ static void list_plans(const Target *t, const Shape *f, PlanList *list)
     int64_t most = tile_best(t, v, 1, 1, k).x;
     if (!f->keys && most > FEW) most = FEW;
     double idle = (double)(blocks * width) / (double)queries;
-    double copy = f->copied ? COPY * cost_pipes(t) / (double)width : 0;
     for (int64_t keys = most; keys > 0 && keys > most - TILES; keys--) {
       AttentionPlan p = {.queries = width, .keys = keys};
       double scores = tile_speed(t, v, 1, k, (Tile){1, 1, keys});
-      if (scores > 0) add_sums(list, t, f, &p, scores, idle * (1 + copy / 2));
+      if (scores > 0) add_sums(list, t, f, &p, scores, idle);
     }
   }
 }
@@ -175,8 +216,36 @@ typedef struct Rows {
   OpCall *c;
   AttentionAt n; /* sizes */
   const Expr *value_size, *width, *blocks;
-  bool whole; /* the blocks cover the queries exactly */
+  const Expr *depth;           /* of a query and a key as they are multiplied */
+  const Tensor *keys, *values; /* packed; NULL: as they lie */
+  bool whole;                  /* the blocks cover the queries exactly */
 } Rows;
+
+/* Zero from `size` on. */
+static const Expr *filled(Module *m, const Expr *at, const Expr *size, const Expr *extent, const Expr *value)
+{
+  if (size == extent) return value;
+  return expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3,
+                   (const Expr *[]){expr_binary(m, E_LT, at, size), value, expr_const(m, value->dtype, 0)});
+}
+
+/* (b, h, t, d), rows of so many elements. */
+static const Tensor *pack_rows(const Rows *r, int argument, const Tensor *x, const Expr *size, int64_t width,
+                               const char *name)
+{
+  Module *m = r->c->m;
+  const Expr *shape[] = {r->n.b, r->n.h, r->n.t, expr_i32(m, width)};
+  Part p = part_of(m, 4, shape, "bhtd", NULL);
+  AttentionAt at = {.b = p.at[0], .h = p.at[1], .t = p.at[2], .d = p.at[3]};
+  return finish(&p, name, NULL, filled(m, at.d, size, shape[3], nn_attention_read(r->c, argument, x, &at)));
+}
+
+/* The element of a key or value, packed or not. */
+static const Expr *row_at(const Rows *r, int argument, const Tensor *packed, const Tensor *x, const AttentionAt *at)
+{
+  if (!packed) return nn_attention_read(r->c, argument, x, at);
+  return te_read(r->c->m, packed, 4, (const Expr *[]){at->b, at->h, at->t, at->d});
+}
 
 /* The query that stands in a lane of a block; where there is none any more, the last one again. */
 static const Expr *query_at(const Rows *r, const Expr *block, const Expr *lane)
@@ -191,15 +260,15 @@ static const Tensor *masked_scores(const Rows *r, const Tensor *const *in)
   OpCall *c = r->c;
   Module *m = c->m;
   const AttentionAttrs *a = c->attrs;
-  const Expr *turned_shape[] = {r->n.b, r->n.h, r->blocks, r->n.d, r->width};
+  const Expr *turned_shape[] = {r->n.b, r->n.h, r->blocks, r->depth, r->width};
   const Expr *shape[] = {r->n.b, r->n.h, r->blocks, r->n.t, r->width};
   Part p = part_of(m, 5, turned_shape, "bhodi", NULL);
   AttentionAt at = {.b = p.at[0], .h = p.at[1], .s = query_at(r, p.at[2], p.at[4]), .d = p.at[3]};
   const Expr *value = expr_mul(m, nn_attention_read(c, QUERY, in[QUERY], &at), expr_float(m, c->out->dtype, a->scale));
-  const Tensor *turned = finish(&p, "turned", NULL, value);
-  p = part_of(m, 5, shape, "bhoti", r->n.d);
+  const Tensor *turned = finish(&p, "turned", NULL, filled(m, at.d, r->n.d, r->depth, value));
+  p = part_of(m, 5, shape, "bhoti", r->depth);
   at = (AttentionAt){.b = p.at[0], .h = p.at[1], .t = p.at[3], .d = p.reduce};
-  value = expr_mul(m, nn_attention_read(c, KEY, in[KEY], &at),
+  value = expr_mul(m, row_at(r, KEY, r->keys, in[KEY], &at),
                    read5(m, turned, (const Expr *[]){p.at[0], p.at[1], p.at[2], p.reduce, p.at[4]}));
   const Tensor *scores = finish(&p, "scores", "sum", value);
   if (c->nargs <= MASK && !a->causal) return scores;
@@ -229,7 +298,6 @@ static void by_letter(const char *layout, const Expr *const *at, AttentionAt *ou
 
 void attention_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
-  (void)t;
   const AttentionPlan *of = plan;
   Module *m = c->m;
   const AttentionAttrs *a = c->attrs;
@@ -242,6 +310,14 @@ void attention_compute(OpCall *c, const Target *t, const void *plan, const Tenso
   r.whole = queries && queries % width == 0;
   r.blocks = queries ? expr_i32(m, (queries + width - 1) / width)
                      : expr_floordiv(m, expr_add(m, r.n.s, expr_i32(m, width - 1)), r.width);
+  r.depth = r.n.d;
+  const Expr *row = r.value_size;
+  if (of->packed) {
+    r.depth = expr_i32(m, packed_depth(t, &f));
+    row = expr_i32(m, packed_size(&f, of));
+    r.keys = pack_rows(&r, KEY, in[KEY], r.n.d, packed_depth(t, &f), "keys");
+    r.values = pack_rows(&r, VALUE, in[VALUE], r.value_size, packed_size(&f, of), "values");
+  }
   const Tensor *scores = masked_scores(&r, in);
   const Tensor *most = over_keys(&r, scores, "row_max", "max");
   Part p = part_of(m, 5, scores->buffer->shape, "bhoti", NULL);
@@ -252,7 +328,7 @@ void attention_compute(OpCall *c, const Target *t, const void *plan, const Tenso
   AttentionAt size = r.n;
   AttentionAt at = {0};
   const Expr *shape[4];
-  size.d = r.value_size;
+  size.d = row;
   size.s = expr_mul(m, r.blocks, r.width);
   if (queries) size.s = expr_i32(m, known(r.blocks) * width);
   nn_attention_place(a->out_layout, &size, shape);
@@ -262,7 +338,7 @@ void attention_compute(OpCall *c, const Target *t, const void *plan, const Tenso
   const Expr *block = expr_floordiv(m, at.s, r.width);
   const Expr *lane = expr_floormod(m, at.s, r.width);
   const Expr *weight = read5(m, exps, (const Expr *[]){at.b, at.h, block, p.reduce, lane});
-  const Tensor *sums = finish(&p, "sums", "sum", expr_mul(m, weight, nn_attention_read(c, VALUE, in[VALUE], &at)));
+  const Tensor *sums = finish(&p, "sums", "sum", expr_mul(m, weight, row_at(&r, VALUE, r.values, in[VALUE], &at)));
   p = part_of(m, 4, c->out->shape, a->out_layout, NULL);
   by_letter(a->out_layout, p.at, &at);
   block = expr_floordiv(m, at.s, r.width), lane = expr_floormod(m, at.s, r.width);
@@ -334,7 +410,9 @@ static void multiply_keys(ImplGroup *g)
   LoopRV *l, sum;
   int n = sched_get_loops(g->s, scores, g->arena, &l); /* b h block, b h block of one step, t s d */
   if (n != 9) raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the scores' loops are not those of attention");
-  Product p = {l[6], l[7], l[8], plan->keys, plan->queries, size_of(g->anchor, QUERY, 'D'), true};
+  int64_t depth = size_of(g->anchor, QUERY, 'D');
+  if (plan->packed) depth = up(depth, target_lanes(g->target, g->anchor->type->dtype.bits));
+  Product p = {l[6], l[7], l[8], plan->keys, plan->queries, depth, true};
   LoopRV at = tile_product(g, &p, &sum);
   BlockRV store = impl_attach_epilogue(g, scores, at);
   generic_write_out(g, store, 8);
@@ -351,7 +429,8 @@ static BlockRV copy_values(ImplGroup *g)
   const Block *b = sched_block_stmt(g->s, sums)->u.block;
   int i = b->nreads - 1;
   while (i >= 0 && (b->reads[i].buffer->ndim != 4 || b->reads[i].buffer == b->writes[0].buffer)) i--;
-  if (a->value_layout[2] == 'T' || i < 0) return (BlockRV){-1};
+  bool packed = ((const AttentionPlan *)g->plan)->packed;
+  if (packed || a->value_layout[2] == 'T' || i < 0) return (BlockRV){-1};
   return sched_cache_read(g->s, sums, i, "global", 1, &sums);
 }
 
@@ -402,6 +481,9 @@ void attention_schedule(ImplGroup *g)
     if (strcmp(before[i], "masked") && strcmp(before[i], "scores") && strcmp(before[i], "exps"))
       generic_block(g, group_stage(g, before[i]), 3, false);
   raise_scores(g);
+  static const char *const packed[] = {"keys", "values"};
+  for (int i = 0; i < 2; i++)
+    if (group_find_stage(g, packed[i], &stage)) generic_block(g, stage, 0, true);
   LoopRV all = sched_fuse(g->s, 3, outer, true);
   if (cost_threads(g->target, nn_attention_flops(g->anchor, 64), 0) > 1) sched_parallel(g->s, all);
 }

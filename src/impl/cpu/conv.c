@@ -105,7 +105,8 @@ static double moved_bytes(const Target *t, const ConvShape *s, const ConvPlan *p
 
 /* Seconds of reading data, of which a tile's stays in the first-level cache for the tile beside it where it is little,
  * and a band's in the second-level cache for the next blocks of channels.  In plain data every step of the sum is in
- * another plane: nobody sees coming which line is next. */
+ * another plane, and in blocks of few channels all but a few are: of more than a core has at hand nobody sees coming
+ * which line is next. */
 static double data_seconds(const Target *t, const ConvShape *s, const ConvPlan *p)
 {
   int last = s->dims - 1;
@@ -123,19 +124,25 @@ static double data_seconds(const Target *t, const ConvShape *s, const ConvPlan *
   double fresh = (double)(p->x * s->stride[last]) * wide / CACHE_LINE;
   double own = (double)own_channels(s, p->out_block);
   double weight = weight_bytes(s) / (double)s->o * own * (double)p->o;
-  enum { PAGES = 48 }; /* whose places a core has at hand; planes are in pages of their own (Neoverse-N1) */
-  bool stays = read * whole * CACHE_LINE + weight <= 0.75 * (double)cost_l1(t) && (p->data_block || read <= PAGES);
+  double image = (double)s->c * row / (p->data_block ? (double)p->data_block : 1);
+  for (int d = 0; d < last; d++) image *= (double)s->in[d];
+  /* pages that a tile reads of; a core has the places of so many at hand (Neoverse-N1) */
+  enum { PAGES = 48, PAGE = 4096 };
+  bool scattered = read > PAGES && image / PAGE > PAGES;
+  bool stays = read * whole * CACHE_LINE + weight <= 0.75 * (double)cost_l1(t) && (p->data_block || !scattered);
   double lines = stays && fresh < whole ? fresh : whole;
   double tiles = (s->n ? (double)s->n : 1) * (double)(depth * ((rows + p->y - 1) / p->y)) *
                  (double)((s->out[last] + p->x - 1) / p->x) * (double)s->groups;
   double times = (double)s->og / (own * (double)p->o);
   double band = planes * (double)((p->band - 1) * sy + ky) * row;
-  if (p->data_block) return cost_reads(t, tiles * read * lines * times * CACHE_LINE / (t->vector_bits / 8.0), band);
-  double all = (double)s->c * (s->n ? (double)s->n : 1) * row;
-  for (int d = 0; d < last; d++) all *= (double)s->in[d];
+  if (p->data_block && !scattered)
+    return cost_reads(t, tiles * read * lines * times * CACHE_LINE / (t->vector_bits / 8.0), band);
+  double all = (s->n ? (double)s->n : 1) * image;
   double share = lines < 1 ? lines : 1; /* of the tiles that come to another line */
-  double runs = cost_run(t, lines, all) + (times - 1) * cost_run(t, lines, band);
-  return tiles * read * share * runs / (1e9 * t->core.ghz);
+  double near = (double)cost_l1(t) / 2; /* nothing is fetched into the first-level cache that is there already */
+  double runs = (all > near ? cost_run(t, lines, all) : 0) + (band > near ? (times - 1) * cost_run(t, lines, band) : 0);
+  /* the next tap along a row reads the same lines: while it does others are on their way */
+  return tiles * read * share * runs / (double)s->k[last] / (1e9 * t->core.ghz);
 }
 
 double conv_tile_seconds(const Target *t, int bits, double flops, double steps, double share)
@@ -262,6 +269,18 @@ void conv_alter(const ImplCall *call, const void *plan, AlteredCall *out)
 
 /* ---- plain data and weight, packed in the call ---------------------------------------------------- */
 
+/* Seconds of storing a tile's positions of each channel in its plane. */
+static double unpack_seconds(const Target *t, const ConvShape *s, const ConvPlan *p)
+{
+  int last = s->dims - 1;
+  double planes = (s->n ? (double)s->n : 1) * (double)s->o;
+  double rows = 1;
+  for (int d = 0; d < last; d++) rows *= (double)s->out[d];
+  double runs = planes * rows * (double)((s->out[last] + p->x - 1) / p->x);
+  double run = (double)(p->x * s->bits) / 8;
+  return cost_stores(t, runs, run, planes * rows * (double)(s->out[last] * s->bits) / 8) / (1e9 * t->core.ghz);
+}
+
 /* Blocks of output channels: where they do not divide a convolution of one group, the last has zeros. */
 void conv_pack_plans(const ImplCall *call, PlanList *list)
 {
@@ -284,11 +303,12 @@ void conv_pack_plans(const ImplCall *call, PlanList *list)
       int before = list->v.n;
       add_tiles(list, t, &padded, &p);
       /* the weight is packed in every run, and the data where it is */
-      double copied = 2 * weight_bytes(&s) / cost_bandwidth(t);
+      double copied = 2 * cost_copy(t, weight_bytes(&s), weight_bytes(&s));
       double data = (double)(s.n ? s.n : 1) * (double)s.c * s.bits / 8;
       for (int d = 0; d < s.dims; d++) data *= (double)s.in[d];
       for (int i = before; i < list->v.n; i++)
-        list->v.v[i].seconds += copied + (inner ? 2 * cost_copy(t, data, data) : 0);
+        list->v.v[i].seconds +=
+            copied + unpack_seconds(t, &s, list->v.v[i].fields) + (inner ? 2 * cost_copy(t, data, data) : 0);
     }
   }
 }

@@ -87,6 +87,13 @@ double cost_run(const Target *t, double lines, double bytes)
   return FIRST_MEMORY + CACHE_LINE * 1e9 * t->core.ghz / cost_stream(t) * next;
 }
 
+double cost_stores(const Target *t, double runs, double run, double bytes)
+{
+  static const double SEEN = 0.5;
+  if (3 * bytes <= 2 * (double)cost_l2(t)) return 0;
+  return SEEN * runs * cost_run(t, run / CACHE_LINE + 1, bytes);
+}
+
 int cost_threads(const Target *t, double operations, double bytes)
 {
   double seconds = operations / (UNTUNED * cost_flops(t, 32)) + bytes / cost_bandwidth(t);

@@ -42,7 +42,7 @@
   A(S, BOOL, tiles, NULL, "tiles are gone through outside of the phases, which then read their data again")
 DEFINE_PLAN(FlatPlan, FLAT_PLAN)
 
-enum { MOST_PHASES = 16 };
+enum { MOST_PHASES = 16, MOST_CHANNELS = 16 };
 
 /* The strides of an ordinary convolution are those of its data, which is split; its outputs have one phase. */
 static void split_data(ConvShape *s)
@@ -353,7 +353,10 @@ static bool serves(const ImplCall *call, ConvShape *s)
   if (!conv_shape(call, s) || s->data_block || s->out_block || s->bits < 32 || s->word > 1) return false;
   split_data(s);
   if (s->transposed) return true;
-  return s->open && (s->constant || s->weight_block);
+  /* of known extents: where one tile holds all output channels, and data need not be taken apart */
+  bool few = s->og <= MOST_CHANNELS && (s->groups == 1 || s->ig > 1 || s->og > 1);
+  for (int d = 0; d < s->dims; d++) few &= s->split[d] == 1;
+  return (s->open || few) && (s->constant || s->weight_block);
 }
 
 void conv_flat_plans(const ImplCall *call, PlanList *list)
@@ -364,10 +367,11 @@ void conv_flat_plans(const ImplCall *call, PlanList *list)
   list->alters = !s.weight_block;
   int64_t phases = 1;
   for (int d = 0; d < s.dims; d++) phases *= s.stride[d];
-  for (int64_t channels = 1; channels <= 16; channels++) {
+  for (int64_t channels = 1; channels <= MOST_CHANNELS; channels++) {
     if (s.weight_block && channels != s.weight_block) continue;
     if (!t->broadcast_load && channels % target_lanes(t, s.bits) && channels != s.og) continue;
     if (channels > 2 * s.og && channels > 4) continue;
+    if (!s.open && !s.transposed && channels < s.og) continue;
     for (int64_t vectors = 1; vectors <= 6; vectors++) {
       if (!tile_fits(t, &s, channels, vectors)) continue;
       for (int even = 0; even < 2; even++) {

@@ -129,20 +129,17 @@ static double run_cycles(const Target *t, const Columns *c, const Im2colPlan *p,
   return runs * cost_run(t, lines + 1, bytes);
 }
 
-/* Cycles of storing, a band's positions of each channel one after the other, that the arithmetic does not hide.  Of
- * more than a few planes written in turn a core does not see coming which line is next (Neoverse-N1). */
+/* Cycles of storing, a band's positions of each channel one after the other where they are few. */
 static double store_cycles(const Target *t, const Columns *c, const Im2colPlan *p)
 {
   enum { STREAMS = 4 };
-  static const double SEEN = 0.5;
   const ConvShape *s = &c->s;
   double planes = (s->n ? (double)s->n : 1) * (double)s->o;
   double plane = (double)(c->rows * s->out[s->dims - 1]) * s->bits / 8;
-  if (3 * planes * plane <= 2 * (double)cost_l2(t)) return 0;
   int64_t tiles = p->channels <= STREAMS ? p->band : 1;
   double run = (double)(tiles * c->width) * s->bits / 8;
   double runs = __builtin_ceil((double)c->tiles / (double)tiles);
-  return SEEN * planes * runs * cost_run(t, (run < plane ? run : plane) / CACHE_LINE + 1, planes * plane);
+  return cost_stores(t, planes * runs, run < plane ? run : plane, planes * plane);
 }
 
 /* Do threads share bands beside images and groups?  A last tile that is not whole is told from the others only while
@@ -254,7 +251,7 @@ void im2col_plans(const ImplCall *call, PlanList *list)
   list->alters = !s.weight_block;
   for (int64_t channels = 2; channels <= 16; channels++) {
     if (s.weight_block && channels != s.weight_block) continue;
-    if (!t->broadcast_load && channels % target_lanes(t, s.bits)) continue;
+    if (!t->broadcast_load && channels % target_lanes(t, s.bits) && channels != s.og) continue;
     if (channels > 2 * s.og && channels > 4) continue;
     for (int64_t vectors = 1; vectors <= 6; vectors++) {
       if (!tile_fits(t, &s, channels, vectors)) continue;
