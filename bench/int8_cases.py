@@ -47,3 +47,14 @@ def product(c):
              quantized(c, 0.02, dtype="float32"), quantized(c, 0, dtype="int8"), *output(c, k))
     c.label = f"{m}x{k} by {k}x{n}"
     return y
+
+
+def batched(c):
+    """Both operands are data, as in attention."""
+    b, m, k, n = c.log(1, 24), c.log(1, 400), c.log(8, 400), c.log(1, 400)
+    c.within(2 * b * m * k * n)
+    x, w = data(c, b, m, k), data(c, b, k, n)
+    y = c.op("QLinearMatMul", x, quantized(c, 0.02, dtype="float32"), quantized(c, 120, dtype="uint8"), w,
+             quantized(c, 0.02, dtype="float32"), quantized(c, 131, dtype="uint8"), *output(c, k))
+    c.label = f"{b} of {m}x{k} by {k}x{n}"
+    return y

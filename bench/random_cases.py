@@ -478,8 +478,11 @@ KINDS = {
     "arithmetic": arithmetic,
     "move": move,
     "int8_conv": lambda c: int8_cases.convolution(c, conv),
+    "int8_conv1d": lambda c: int8_cases.convolution(c, conv1d),
+    "int8_conv3d": lambda c: int8_cases.convolution(c, conv3d),
     "int8_grouped": lambda c: int8_cases.convolution(c, grouped),
     "int8_product": int8_cases.product,
+    "int8_batched": int8_cases.batched,
 }
 
 

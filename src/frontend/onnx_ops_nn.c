@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "frontend/onnx_import.h"
+#include "op/qnn.h"
 
 enum { MAX_SPATIAL = 3 };
 
@@ -177,6 +178,12 @@ static const Node *convert_conv_integer(Conversion *c)
                    win.pads, win.n, win.dilation, onnx_attr_int(c, "group", 1), kit_static_dim(c, w, 0), win.n,
                    win.kernel);
   }
+  const Node *core = conv_call(c, x, w, DT_I32);
+  const Node *flat;
+  const Node *one = kit_scalar(c, DT_F32, 1);
+  const Node *sums =
+      qnn_conv_planes(c->m, core->u.call.op, core->u.call.attrs, (const Node *[]){x, w, xz, wz, one, one}, &flat);
+  if (sums) return sums;
   if (kit_rank_of(c, wz) == 1) wz = kit_unsqueeze_to(c, wz, 0, kit_rank_of(c, w));
   return conv_call(c, kit_sub(c, kit_cast_to(c, x, DT_I32), xz), kit_sub(c, kit_cast_to(c, w, DT_I32), wz), DT_I32);
 }

@@ -174,12 +174,25 @@ static void lower_node(Lowering *lo, const Node *n)
         "function '%s': only operators, constants and tuples can be fused into a kernel", lo->name);
 }
 
-/* The call that decides the schedule: the heaviest kind, the most work among equals. */
+static bool has_implementations(const OpDef *op)
+{
+  for (int i = 0; i < impl_count(); i++)
+    if (!strcmp(impl_at(i)->op, op->name)) return true;
+  return false;
+}
+
+/* The call that decides the schedule: the heaviest kind, among equals the first that there are implementations of. */
 static const Node *find_anchor(const Node *const *node, int n)
 {
   const Node *best = NULL;
-  for (int i = 0; i < n; i++)
-    if (node[i]->kind == N_CALL && (!best || node[i]->u.call.op->fuse > best->u.call.op->fuse)) best = node[i];
+  for (int i = 0; i < n; i++) {
+    if (node[i]->kind != N_CALL) continue;
+    const OpDef *op = node[i]->u.call.op;
+    bool heavier = !best || op->fuse > best->u.call.op->fuse;
+    if (heavier ||
+        (op->fuse == best->u.call.op->fuse && has_implementations(op) && !has_implementations(best->u.call.op)))
+      best = node[i];
+  }
   return best;
 }
 

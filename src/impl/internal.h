@@ -324,8 +324,9 @@ bool int8_dense_fits(const Target *, const Node *call);
 void int8_dense_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void int8_dense_schedule(ImplGroup *);
 bool int8_batch_fits(const Target *, const Node *call);
-void int8_batch_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
-void int8_batch_schedule(ImplGroup *);
+bool int8_rows_fits(const Target *, const Node *call);
+void int8_rows_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+void int8_rows_schedule(ImplGroup *);
 
 /* ---- int8_depthwise.c ------------------------------------------------------------------------ */
 
@@ -379,6 +380,8 @@ void alter_whole_weight(const ImplCall *, int64_t out_block, AlteredCall *out);
 bool transform_fits(const Target *, const Node *call);
 double transform_cost(const Target *, const Node *call);
 void transform_schedule(ImplGroup *);
+bool padded_fits(const Target *, const Node *call); /* from plain to blocks, of what is padded or concatenated */
+void padded_schedule(ImplGroup *);
 
 /* ---- pool.c -------------------------------------------------------------------------------- */
 

@@ -138,6 +138,14 @@ const Node *qnn_centred(Module *, const Node *, const Node *zero, int axis);
 /* int32 values around zero to the stored form: limited, zero point added, narrowed. */
 const Node *qnn_store(Module *, const Node *, const Node *zero, DType out);
 
+/* ---- qnn_planes.c ------------------------------------------------------------------------------- */
+
+/* A convolution over one or three dimensions (nn.conv1d, nn.conv3d and their attributes) as one over two: the sums, and
+ * in *flat what they are moved from (n, channels, h, w), element by element.  Arguments are those of qnn.conv2d.  NULL:
+ * layouts are not plain ones (NCDHW), or sizes that it must know are not known. */
+const Node *qnn_conv_planes(Module *, const OpDef *conv, const Conv2DAttrs *, const Node *const *arg,
+                            const Node **flat);
+
 /* ---- qnn_table.c --------------------------------------------------------------------------------- */
 
 const Node *qnn_every_byte(Module *, DType); /* the 256 values of a dtype, the least first */

@@ -29,7 +29,7 @@ const PassOption pass_fake_quantization_options[] = {
   {PO_BOOL, "use_qat", "false", "also what no quantize follows, with the scale of its input"},
 };
 
-#define PRODUCTS "nn.conv2d,nn.conv2d_transpose,nn.dense,nn.matmul,nn.batch_matmul"
+#define PRODUCTS "nn.conv1d,nn.conv2d,nn.conv3d,nn.conv2d_transpose,nn.dense,nn.matmul,nn.batch_matmul"
 #define SUMS "add,subtract,multiply"
 #define FUNCTIONS "sigmoid,tanh,exp,sqrt,rsqrt,erf,abs,log,nn.softmax,nn.leaky_relu"
 #define POOLS "nn.avg_pool2d,nn.global_avg_pool2d,mean"
@@ -49,7 +49,8 @@ typedef struct Work {
   PassContext *pc;
   Module *m;
   Arena *arena;
-  Map why; /* node -> why it stays in float */
+  Map why;  /* node -> why it stays in float */
+  Map flat; /* what a convolution over one or three dimensions gives -> the same over two, before it is moved */
   bool qat;
 } Work;
 
@@ -74,6 +75,32 @@ static const Node *stays(Work *w, const Node *n, const char *why)
 {
   map_put(w->arena, &w->why, n, (void *)(uintptr_t)why);
   return n;
+}
+
+/* ---- convolutions over one or three dimensions ---------------------------------------------------------- */
+
+/* What is done to such a one element by element is done before its elements move, where the convolution's kernel can
+ * do it.  moved: as it is moved, now: instead of what was before. */
+static const Node *moved_from(Work *w, const Node *moved, const Node *flat, const Node *now)
+{
+  if (moved == flat) return now;
+  const Node *from = moved_from(w, moved->arg[0], flat, now);
+  return node_call(w->m, moved->u.call.op, 1, &from, moved->u.call.attrs, moved->name);
+}
+
+static const Node *flat_of(const Work *w, const Node *n)
+{
+  const Node *flat = map_get(&w->flat, n);
+  return flat ? flat : n;
+}
+
+static const Node *move_flat(Work *w, const Node *like, const Node *now)
+{
+  const Node *flat = map_get(&w->flat, like);
+  if (!flat) return now;
+  const Node *y = moved_from(w, like, flat, now);
+  map_put(w->arena, &w->flat, y, (void *)(uintptr_t)now);
+  return y;
 }
 
 /* ---- products ---------------------------------------------------------------------------------------- */
@@ -131,6 +158,19 @@ static int conv_channels(const Node *n, int *of_weight)
   return letter_at(data, 'C');
 }
 
+static const Node *conv_planes(Work *w, const Node *n, const Affine *a, const Affine *b)
+{
+  const Node *flat;
+  if (!is_per_tensor(b) && b->axis != 0)
+    return stays(w, n, "the scales of its weight do not run along the output's channels");
+  const Node *arg[] = {as_byte(w, a), as_byte(w, b), whole(w, a->zero), b->zero, whole(w, a->scale), b->scale};
+  const Node *sums = qnn_conv_planes(w->m, n->u.call.op, n->u.call.attrs, arg, &flat);
+  if (!sums) return stays(w, n, "its layout is not a plain one, or its depth is not known");
+  map_put(w->arena, &w->flat, sums, (void *)(uintptr_t)flat);
+  const Node *scale = qnn_arith(w->m, "multiply", b->scale, whole(w, a->scale));
+  return qnn_dequantize(w->m, sums, scale, op_number(w->m, DT_I32, 0), 1);
+}
+
 static const Node *product(Work *w, const Node *n)
 {
   Module *m = w->m;
@@ -146,6 +186,7 @@ static const Node *product(Work *w, const Node *n)
   int channels = ndim - 1;
   int of_weight = 0;
   const char *name = "qnn.dense";
+  if (is_call_of(n, "nn.conv1d,nn.conv3d")) return conv_planes(w, n, &a, &b);
   if (is_call_of(n, "nn.conv2d,nn.conv2d_transpose")) {
     name = is_call(n, "nn.conv2d") ? "qnn.conv2d" : "qnn.conv2d_transpose";
     channels = conv_channels(n, &of_weight);
@@ -213,9 +254,10 @@ static const Node *sums_with(Work *w, const Node *n, const Node *data, const Nod
     units = qnn_quantize(w->m, flat_constant(w, bias), a.scale, zero, 0, DT_I32);
   }
   if (!units) return n;
-  units = qnn_along(w->m, units, axis, n->type->ndim);
-  const Node *sums = node_call(w->m, opdef_get(w->m->ctx, "add"), 2, (const Node *[]){a.node, units}, NULL, n->name);
-  return qnn_dequantize(w->m, sums, a.scale, a.zero, a.axis);
+  const Node *sums = flat_of(w, a.node);
+  units = qnn_along(w->m, units, axis, sums->type->ndim);
+  sums = node_call(w->m, opdef_get(w->m->ctx, "add"), 2, (const Node *[]){sums, units}, NULL, n->name);
+  return qnn_dequantize(w->m, move_flat(w, a.node, sums), a.scale, a.zero, a.axis);
 }
 
 /* add or nn.bias_add behind a product; n itself where it is none. */
@@ -247,8 +289,8 @@ static const Node *moved(Work *w, const Node *n, const Affine *a)
   }
   if (is_call(n, "nn.relu")) {
     if (qnn_all(a->zero, dtype_min(a->node->type->dtype))) return a->node;
-    const Node *zero = qnn_cast(m, whole(w, a->zero), a->node->type->dtype);
-    return node_call(m, opdef_get(m->ctx, "maximum"), 2, (const Node *[]){a->node, zero}, NULL, n->name);
+    const Node *arg[] = {flat_of(w, a->node), qnn_cast(m, whole(w, a->zero), a->node->type->dtype)};
+    return move_flat(w, a->node, node_call(m, opdef_get(m->ctx, "maximum"), 2, arg, NULL, n->name));
   }
   if (is_call(n, "nn.pad") && n->nargs == 2 && const_all(n->arg[1], 0)) {
     const Node *zero = qnn_cast(m, whole(w, a->zero), a->node->type->dtype);
@@ -328,7 +370,7 @@ static const Node *requantized(Work *w, const Affine *a, const Wanted *to)
   if (qnn_same(a->scale, to->scale) && qnn_same(a->zero, to->zero) && dtype_eq(a->node->type->dtype, to->dtype))
     return a->node;
   /* relu before it is in the lower limit */
-  const Node *x = a->node;
+  const Node *x = flat_of(w, a->node);
   if (is_call(x, "maximum") && const_all(x->arg[1], 0) && qnn_all(a->zero, 0) &&
       qnn_all(to->zero, dtype_min(to->dtype)))
     x = x->arg[0];
@@ -337,7 +379,8 @@ static const Node *requantized(Work *w, const Affine *a, const Wanted *to)
   r->rounding = "TONEAREST";
   r->compute_dtype = "float32";
   r->out_dtype = to->dtype;
-  return make_call(w->m, "qnn.requantize", 5, (const Node *[]){x, a->scale, a->zero, to->scale, to->zero}, r);
+  const Node *arg[] = {x, a->scale, a->zero, to->scale, to->zero};
+  return move_flat(w, a->node, make_call(w->m, "qnn.requantize", 5, arg, r));
 }
 
 static const Node *quantized(Work *w, const Node *n, const Wanted *to);
@@ -509,8 +552,8 @@ static const char *reason(Work *w, const Node *n, const Map *met)
 {
   const char *why = map_get(&w->why, n);
   if (why) return why;
-  if (is_call_of(n, "nn.conv1d,nn.conv3d,nn.conv1d_transpose,nn.conv3d_transpose"))
-    return "only convolutions over two dimensions have an integer form";
+  if (is_call_of(n, "nn.conv1d_transpose,nn.conv3d_transpose"))
+    return "only transposed convolutions over two dimensions have an integer form";
   if (is_call_of(n, SUMS)) {
     Affine a, b;
     if (!affine_of(n->arg[0], &a) || !affine_of(n->arg[1], &b)) return "one of its operands is not quantized";

@@ -12,7 +12,9 @@
  * A convolution or product over a number of input channels that four does not divide (a network's first) gets zeros as
  * further channels, or zero points where the weight has one: a word of four is what an instruction takes.  Output
  * channels that make no blocks get further ones whose weight is zero; they are cut off again behind what follows
- * element by element, or not at all before the next product, whose weight is zero for them.
+ * element by element, or not at all before the next product, whose weight is zero for them.  Each group of a grouped
+ * convolution is treated so; where its channels are few, several groups become one, whose weight is zero where channels
+ * of different ones meet.
  *
  * On a microcontroller, where every product counts, the columns of a first convolution's window become channels. */
 #include "op/qnn.h"
@@ -28,6 +30,7 @@ typedef struct Turn {
   Arena *arena;
   Map twin;  /* node -> the same with the other sign */
   Map whole; /* node that has channels cut off -> the same with all of them */
+  Map parts; /* such a node whose channels are cut off behind each of several groups -> how many (GroupCount) */
   DType want;
 } Turn;
 
@@ -137,14 +140,41 @@ static const Node *padded(Turn *t, const Node *x, int axis, int64_t more, const 
   return make_call(m, "nn.pad", 2, (const Node *[]){x, qnn_cast(m, value, x->type->dtype)}, a);
 }
 
-/* A scalar as it is, a vector with ones more. */
-static const Node *padded_scale(Turn *t, const Node *v, int64_t more)
+/* A scalar as it is, a vector with so many ones behind each of its parts. */
+static const Node *padded_scale(Turn *t, const Node *v, int64_t parts, int64_t more)
 {
   int64_t n = qnn_count(v);
   if (v->type->ndim == 0 || n == 1) return v;
-  double *all = arena_array(t->arena, double, n + more);
-  for (int64_t i = 0; i < n + more; i++) all[i] = i < n ? qnn_at(v, i) : 1;
-  return qnn_vector(t->m, v->type->dtype, n + more, all);
+  int64_t own = n / parts;
+  int64_t count = n + parts * more;
+  double *all = arena_array(t->arena, double, count);
+  for (int64_t i = 0; i < count; i++) {
+    int64_t at = i % (own + more);
+    all[i] = at < own ? qnn_at(v, i / (own + more) * own + at) : 1;
+  }
+  return qnn_vector(t->m, v->type->dtype, count, all);
+}
+
+/* An axis as two, of so many parts; or, parts 0, an axis and the one behind it as one. */
+static const Node *split_axis(Turn *t, const Node *x, int axis, int64_t parts)
+{
+  Module *m = t->m;
+  const Expr *shape[MAX_RANK];
+  int n = 0;
+  for (int d = 0; d < x->type->ndim; d++) {
+    const Expr *size = x->type->shape[d];
+    if (d == axis && parts) shape[n++] = expr_i32(m, parts), size = expr_i32(m, size->u.i / parts);
+    else if (d == axis) size = expr_i32(m, size->u.i * x->type->shape[++d]->u.i);
+    shape[n++] = size;
+  }
+  return make_reshape(m, x, n, shape);
+}
+
+/* So many values more behind the last element of each part of an axis. */
+static const Node *padded_parts(Turn *t, const Node *x, int axis, int64_t parts, int64_t more, const Node *value)
+{
+  if (parts == 1 || !more) return padded(t, x, axis, more, value);
+  return split_axis(t, padded(t, split_axis(t, x, axis, parts), axis + 1, more, value), axis, 0);
 }
 
 /* The first so many of an axis; what they were cut from is remembered. */
@@ -159,6 +189,22 @@ static const Node *first_of(Turn *t, const Node *x, int axis, int64_t n)
   attrs_set_ints(m, &StridedSlice_attrs, a, "end", x->type->ndim, end);
   const Node *y = make_call(m, "strided_slice", 1, &x, a);
   map_put(t->arena, &t->whole, y, (void *)(uintptr_t)x);
+  return y;
+}
+
+typedef struct GroupCount {
+  int64_t n;
+} GroupCount;
+
+/* The same of each of so many parts of the axis. */
+static const Node *first_of_parts(Turn *t, const Node *x, int axis, int64_t parts, int64_t n)
+{
+  if (parts == 1) return first_of(t, x, axis, n);
+  const Node *y = split_axis(t, first_of(t, split_axis(t, x, axis, parts), axis + 1, n / parts), axis, 0);
+  GroupCount *count = arena_new_of(t->arena, GroupCount);
+  count->n = parts;
+  map_put(t->arena, &t->whole, y, (void *)(uintptr_t)x);
+  map_put(t->arena, &t->parts, y, count);
   return y;
 }
 
@@ -183,7 +229,7 @@ static const Node *data_in_words(Turn *t, const Node *x, int axis, const Node *v
 {
   const Node *whole = map_get(&t->whole, x);
   int64_t channels = dim_of(x, axis);
-  if (whole && dim_of(whole, axis) != channels) return whole;
+  if (whole && dim_of(whole, axis) != channels && !map_get(&t->parts, x)) return whole;
   return padded(t, x, axis, (WORD - channels % WORD) % WORD, value);
 }
 
@@ -278,7 +324,7 @@ static void whole_words(Turn *t, const Node **arg, int data_axis, int in, int ou
   if (!more || !centred || arg[5]->kind != N_CONST || arg[1]->type->dtype.bits != 8) return;
   arg[1] = padded(t, arg[1], out, more, zero);
   arg[3] = zero;
-  arg[5] = padded_scale(t, arg[5], more);
+  arg[5] = padded_scale(t, arg[5], 1, more);
   *cut = rows;
 }
 
@@ -289,13 +335,85 @@ static void whole_filters(Turn *t, const Node **arg, int data_axis, int out, int
   int64_t more = channels < 1 || dim_of(arg[1], out) != channels ? 0 : blocks_of(channels) - channels;
   if (!more || !qnn_all(arg[3], 0) || arg[5]->kind != N_CONST) return;
   const Node *zero = op_number(t->m, DT_I32, 0);
-  const Node *whole = map_get(&t->whole, arg[0]);
+  const Node *whole = map_get(&t->parts, arg[0]) ? NULL : map_get(&t->whole, arg[0]);
   bool have = whole && dim_of(whole, data_axis) == channels + more;
   arg[0] = have ? whole : padded(t, arg[0], data_axis, more, zero);
   arg[1] = padded(t, arg[1], out, more, zero);
   arg[3] = zero;
-  arg[5] = padded_scale(t, arg[5], more);
+  arg[5] = padded_scale(t, arg[5], 1, more);
   *cut = channels;
+}
+
+static int64_t in_words(int64_t n) { return (n + WORD - 1) / WORD * WORD; }
+
+/* How many groups become one: the least work, counted in products of words, and in copies of what has to be padded. */
+static int64_t groups_together(int64_t groups, int64_t in, int64_t out, int64_t taps)
+{
+  static const double COPY = 4; /* of a word, as products of words by four channels */
+  int64_t best = 1;
+  double least = 0;
+  for (int64_t g = 1; g <= groups; g++) {
+    if (groups % g) continue;
+    double words = (double)(in_words(g * in) / WORD);
+    double rows = (double)(in_words(g * out) / WORD);
+    double work = words * rows * (double)taps + (g * in % WORD ? COPY * words : 0) + (g * out % WORD ? COPY * rows : 0);
+    work *= (double)(groups / g);
+    if (!least || work < least) least = work, best = g;
+  }
+  return best;
+}
+
+/* A weight (o, i, …) over together as many groups: zero where channels of different ones meet. */
+static const Node *joined_weight(Turn *t, const Node *w, int64_t groups, int64_t together)
+{
+  Module *m = t->m;
+  if (together == 1) return w;
+  int64_t in = dim_of(w, 1);
+  const Node **part = arena_array(t->arena, const Node *, together);
+  w = split_axis(t, split_axis(t, w, 0, groups), 0, groups / together); /* joined ones, groups of one, o, i, … */
+  for (int64_t g = 0; g < together; g++) {
+    StridedSliceAttrs *a = attrs_new(m, &StridedSlice_attrs);
+    attrs_set_ints(m, &StridedSlice_attrs, a, "begin", 1, &g);
+    attrs_set_ints(m, &StridedSlice_attrs, a, "end", 1, (const int64_t[]){g + 1});
+    attrs_set_ints(m, &StridedSlice_attrs, a, "axes", 1, (const int64_t[]){1});
+    PadAttrs *p = attrs_new(m, &Pad_attrs);
+    int64_t width[2 * MAX_RANK] = {[6] = g * in, [7] = (together - 1 - g) * in};
+    attrs_set_ints(m, &Pad_attrs, p, "pad_width", 2 * w->type->ndim, width);
+    const Node *zero = qnn_cast(m, op_number(m, DT_I32, 0), w->type->dtype);
+    part[g] = make_call(m, "nn.pad", 2, (const Node *[]){make_call(m, "strided_slice", 1, &w, a), zero}, p);
+  }
+  const OpDef *op = opdef_get(m->ctx, "concatenate");
+  void *axis = attrs_new(m, op->attrs);
+  attrs_set_int(m, op->attrs, axis, "axis", 1);
+  const Node *all = node_tuple(m, (int)together, part);
+  all = node_call(m, op, 1, &all, axis, NULL);
+  return split_axis(t, split_axis(t, all, 0, 0), 0, 0);
+}
+
+/* Groups of several channels, NCHW and OIHW, in whole words; *groups: of the convolution then. */
+static void whole_groups(Turn *t, const Node *n, const Node **arg, int64_t *groups, int64_t *cut)
+{
+  int64_t channels = dim_of(arg[0], 1);
+  int64_t rows = dim_of(arg[1], 0);
+  int64_t taps = dim_of(arg[1], 2) * dim_of(arg[1], 3);
+  bool plain = !strcmp(call_str(n, "data_layout"), "NCHW") && !strcmp(call_str(n, "kernel_layout"), "OIHW");
+  if (!plain || channels < 1 || rows < 1 || taps < 1 || !qnn_all(arg[3], 0) || arg[5]->kind != N_CONST ||
+      arg[1]->type->dtype.bits != 8)
+    return;
+  const Node *zero = op_number(t->m, DT_I32, 0);
+  int64_t together = groups_together(*groups, channels / *groups, rows / *groups, taps);
+  arg[1] = joined_weight(t, arg[1], *groups, together);
+  *groups /= together;
+  int64_t in = channels / *groups;
+  int64_t out = rows / *groups;
+  arg[0] = padded_parts(t, arg[0], 1, *groups, in_words(in) - in, zero);
+  arg[1] = padded(t, arg[1], 1, in_words(in) - in, zero);
+  arg[3] = zero;
+  if (out % WORD == 0) return;
+  int64_t more = (*groups == 1 ? blocks_of(out) : in_words(out)) - out;
+  arg[1] = padded_parts(t, arg[1], 0, *groups, more, zero);
+  arg[5] = padded_scale(t, arg[5], *groups, more);
+  *cut = rows;
 }
 
 /* The call over other arguments; *cut: so many output channels are meant. */
@@ -303,23 +421,27 @@ static const Node *product_of(Turn *t, const Node *n, const Node **arg)
 {
   void *a = call_attrs(t->m, n);
   int64_t cut = 0;
+  int64_t parts = 1;
   int axis = n->type->ndim - 1;
   if (is_call(n, "qnn.conv2d")) {
     const char *kernel = call_str(n, "kernel_layout");
     int o = letter_at(kernel, 'O');
     int i = letter_at(kernel, 'I');
     int64_t groups = call_int(n, "groups");
+    bool filters = groups > 1 && dim_of(arg[1], i) == 1 && dim_of(arg[1], o) == groups;
     axis = letter_at(call_str(n, "data_layout"), 'C');
     if (groups == 1) whole_words(t, arg, axis, i, o, &cut);
-    else if (dim_of(arg[1], i) == 1) whole_filters(t, arg, axis, o, &cut);
+    else if (filters) whole_filters(t, arg, axis, o, &cut);
+    else whole_groups(t, n, arg, &groups, &cut);
+    parts = filters ? 1 : groups;
     if (cut) attrs_set_int(t->m, n->u.call.op->attrs, a, "channels", dim_of(arg[1], o));
-    if (cut && groups > 1) attrs_set_int(t->m, n->u.call.op->attrs, a, "groups", dim_of(arg[1], o));
+    attrs_set_int(t->m, n->u.call.op->attrs, a, "groups", filters && cut ? dim_of(arg[1], o) : groups);
   } else if (is_call(n, "qnn.dense")) {
     whole_words(t, arg, n->arg[0]->type->ndim - 1, 1, 0, &cut);
     if (cut) attrs_set_int(t->m, n->u.call.op->attrs, a, "units", dim_of(arg[1], 0));
   }
   const Node *y = node_call(t->m, n->u.call.op, n->nargs, arg, a, n->name);
-  return cut ? first_of(t, y, axis, cut) : y;
+  return cut ? first_of_parts(t, y, axis, parts, cut) : y;
 }
 
 /* The axis along which the two differ; -1: none, or several. */
@@ -338,7 +460,9 @@ static const Node *before_the_cut(Turn *t, const Node *n)
   if (!whole || !is_call_of(n, "add,subtract,qnn.requantize")) return NULL;
   int axis = cut_axis(n->arg[0], whole);
   int64_t channels = dim_of(n->arg[0], axis);
-  int64_t more = dim_of(whole, axis) - channels;
+  const GroupCount *count = map_get(&t->parts, n->arg[0]);
+  int64_t parts = count ? count->n : 1;
+  int64_t more = (dim_of(whole, axis) - channels) / parts;
   const Node *arg[8] = {whole};
   if (axis < 0 || more < 1 || n->nargs > 8) return NULL;
   for (int i = 1; i < n->nargs; i++) {
@@ -348,11 +472,13 @@ static const Node *before_the_cut(Turn *t, const Node *n)
     if (!plain && (v->kind != N_CONST || (v->type->ndim && call_int(n, "axis") != axis))) return NULL;
     for (int d = 0; d < v->type->ndim && plain; d++)
       if (!expr_is_int(v->type->shape[d], d == at ? channels : 1)) return NULL;
-    arg[i] = !plain ? padded_scale(t, v, more) : at < 0 ? v : padded(t, v, at, more, op_number(t->m, DT_I32, 0));
-    if (plain && at >= 0 && dim_of(v, at) != channels) arg[i] = v;
+    bool along = plain && at >= 0 && dim_of(v, at) == channels;
+    arg[i] = plain ? v : padded_scale(t, v, parts, more);
+    if (along) arg[i] = padded_parts(t, v, at, parts, more, op_number(t->m, DT_I32, 0));
   }
   if (n->type->ndim != whole->type->ndim) return NULL;
-  return first_of(t, node_call(t->m, n->u.call.op, n->nargs, arg, n->u.call.attrs, n->name), axis, channels);
+  const Node *y = node_call(t->m, n->u.call.op, n->nargs, arg, n->u.call.attrs, n->name);
+  return first_of_parts(t, y, axis, parts, channels);
 }
 
 /* A depthwise convolution on a microcontroller, whose data is zero at its zero point: over bytes as they are stored.  The

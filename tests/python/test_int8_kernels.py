@@ -159,3 +159,123 @@ def test_convolution_instructions(rng, cpu, instruction):
     weight = rng.integers(-128, 128, (64, 64, 1, 1)).astype("int8")
     text = assembly(conv(np.zeros((1, 64, 8, 8), "int8"), weight, 3), f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}")
     assert text.count(instruction) >= 8
+
+
+# ---- convolutions over one and three dimensions, grouped ones, products of two tensors of data
+
+
+def quantized_node(rng, op, data, weight, terms, bias=True, **attrs):
+    """QLinearConv or QLinearMatMul over uint8 with an int8 weight (a second input for a weight of None)."""
+    onnx = pytest.importorskip("onnx")
+    helper, numpy_helper = onnx.helper, onnx.numpy_helper
+    inits, ports = [], [helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, data["x"].shape)]
+
+    def keep(name, array):
+        inits.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    out = np.float32(0.02 * 0.02 * 73 * 73 * np.sqrt(terms) / 60)
+    if weight is None:
+        ports.append(helper.make_tensor_value_info("w", onnx.TensorProto.UINT8, data["w"].shape))
+        zero, scale = np.uint8(131), np.float32(0.02)
+    else:
+        count = weight.shape[0]
+        zero, scale = np.zeros(count, "int8"), (0.02 * rng.uniform(0.5, 1.5, count)).astype("float32")
+        keep("w", weight)
+    names = ["x", keep("sx", np.float32(0.02)), keep("zx", np.uint8(120)), "w", keep("sw", scale), keep("zw", zero),
+             keep("sy", out), keep("zy", np.uint8(128))]
+    if weight is not None and bias:
+        names.append(keep("b", rng.integers(-2000, 2000, weight.shape[0]).astype("int32")))
+    graph = helper.make_graph([helper.make_node(op, names, ["y"], **attrs)], "g", ports,
+                              [onnx.ValueInfoProto(name="y")], inits)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return onnx.shape_inference.infer_shapes(made, strict_mode=True)
+
+
+def beside_onnxruntime(model, feeds, shapes=None):
+    """ONNX Runtime's result, within one unit; the implementations of the kernels; no node stays in float.  shapes: those
+    of the inputs, where not all are known."""
+    ort = pytest.importorskip("onnxruntime")
+    want = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)[0]
+    mod, params = relay.frontend.from_onnx(model, {k: v.shape for k, v in feeds.items()} if shapes is None else shapes)
+    with lathe.transform.PassContext(opt_level=3) as context:
+        lib = relay.build(mod, target="llvm -mcpu=native" if LLVM else "c", params=params)
+    run = lathe.contrib.graph_executor.GraphModule(lib["default"](lathe.cpu(0)))
+    for name, value in feeds.items():
+        run.set_input(name, value)
+    run.run()
+    have = run.get_output(0).numpy()
+    assert have.dtype == want.dtype and have.shape == want.shape
+    assert np.abs(have.astype("int32") - want).max() <= 1
+    assert (have == want).mean() > 0.99
+    assert not [n for n in context.notes if "stays in float" in n]
+    return [node.impl for node in lib.model.nodes()]
+
+
+@pytest.mark.parametrize("shape, out, kernel, groups, attrs", [
+    ((2, 26, 187), 11, (4,), 1, {"pads": [1, 2]}),
+    ((1, 17, 60), 33, (5,), 1, {"strides": [2], "dilations": [2]}),
+    ((1, 24, 50), 24, (3,), 24, {"pads": [1, 1]}),
+    ((1, 12, 50), 18, (3,), 6, {}),
+    ((2, 5, 9, 10, 11), 10, (1, 1, 1), 1, {}),
+    ((1, 14, 7, 6, 5), 17, (3, 3, 3), 1, {"pads": [1, 1, 1, 1, 1, 1], "dilations": [2, 1, 1]}),
+    ((1, 12, 9, 8, 8), 8, (3, 2, 3), 2, {"strides": [2, 1, 2], "pads": [1, 0, 1, 0, 1, 1]}),
+    ((1, 16, 6, 8, 8), 16, (3, 3, 3), 16, {"pads": [1, 1, 1, 1, 1, 1]}),
+    ((1, 15, 9, 11), 20, (3, 3), 5, {"pads": [1, 1, 1, 1]}),
+    ((1, 14, 12, 10), 28, (1, 1), 14, {"strides": [2, 2]}),
+    ((2, 24, 10, 9), 12, (3, 3), 3, {"pads": [1, 1, 1, 1]}),
+    ((1, 10, 9, 9), 6, (5, 3), 2, {"dilations": [1, 2], "pads": [2, 1, 2, 1]}),
+    ((1, 64, 7, 7), 128, (3, 3), 32, {"pads": [1, 1, 1, 1]}),
+])  # fmt: skip
+def test_convolutions_of_any_kind(rng, shape, out, kernel, groups, attrs):
+    data = {"x": rng.integers(0, 256, shape).astype("uint8")}
+    weight = rng.integers(-127, 128, (out, shape[1] // groups, *kernel)).astype("int8")
+    model = quantized_node(rng, "QLinearConv", data, weight, weight[0].size, group=groups, **attrs)
+    impls = beside_onnxruntime(model, data)
+    assert not has_dot() or "conv2d.int8" in impls or "conv2d.depthwise_int8" in impls
+
+
+def test_convolutions_in_a_row(rng):
+    """What a convolution of one dimension hands to the next stays in blocks of channels."""
+    onnx = pytest.importorskip("onnx")
+    feeds = {"x": rng.integers(0, 256, (1, 32, 100)).astype("uint8")}
+    first = quantized_node(rng, "QLinearConv", feeds, rng.integers(-127, 128, (32, 32, 3)).astype("int8"), 96)
+    again = quantized_node(rng, "QLinearConv", feeds, rng.integers(-127, 128, (32, 32, 3)).astype("int8"), 96)
+    model = onnx.compose.merge_models(onnx.compose.add_prefix(first, "a_"), onnx.compose.add_prefix(again, "b_"),
+                                      [("a_y", "b_x")])
+    impls = beside_onnxruntime(model, {"a_x": feeds["x"]})
+    assert not has_dot() or (impls.count("conv2d.int8") == 2 and len(impls) == 4)
+
+
+@pytest.mark.parametrize("b, m, k, n", [(12, 23, 61, 34), (1, 5, 16, 64), (3, 7, 13, 5), (2, 1, 8, 1)])
+def test_products_of_data(rng, b, m, k, n):
+    feeds = {"x": rng.integers(0, 256, (b, m, k)).astype("uint8"), "w": rng.integers(0, 256, (b, k, n)).astype("uint8")}
+    impls = beside_onnxruntime(quantized_node(rng, "QLinearMatMul", feeds, None, k), feeds)
+    assert not has_dot() or "matmul.int8" in impls
+
+
+def test_products_of_open_sizes(rng):
+    """A sequence of any length by itself: one kernel, by dot products."""
+    feeds = {"x": rng.integers(0, 256, (2, 19, 24)).astype("uint8"),
+             "w": rng.integers(0, 256, (2, 24, 19)).astype("uint8")}
+    model = quantized_node(rng, "QLinearMatMul", feeds, None, 24)
+    for port, axes in zip(model.graph.input, ([0, 1], [0, 2])):
+        for axis in axes:
+            port.type.tensor_type.shape.dim[axis].dim_param = "batch" if axis == 0 else "length"
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    impls = beside_onnxruntime(model, feeds, {})
+    assert not has_dot() or "matmul.int8" in impls
+
+
+@pytest.mark.parametrize("channels, more, size, pad", [(549, 11, 13, 0), (26, 2, 40, 1), (64, 0, 9, 1), (3, 1, 20, 3)])
+def test_padded_data_into_blocks(rng, channels, more, size, pad):
+    """Bytes are padded, then turned round in registers."""
+    data = rng.integers(-128, 128, (2, channels, size, size)).astype("int8")
+    x = relay.var("x", shape=data.shape, dtype="int8")
+    padded = relay.nn.pad(x, ((0, 0), (0, more), (pad, pad), (pad, pad)), 3)
+    block = 16 if (channels + more) % 16 == 0 else 4
+    want, impls = compiled(relay.layout_transform(padded, "NCHW", f"NCHW{block}c"), {"x": data})
+    np_padded = np.pad(data, ((0, 0), (0, more), (pad, pad), (pad, pad)), constant_values=3)
+    n, c, h, w = np_padded.shape
+    np.testing.assert_array_equal(want, np_padded.reshape(n, c // block, block, h, w).transpose(0, 1, 3, 4, 2))
+    assert not LLVM or impls == ["layout.padded"]

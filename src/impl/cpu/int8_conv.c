@@ -56,10 +56,10 @@ static bool alter_conv(Module *m, const Target *t, const Node *call, AlteredCall
   const Conv2DAttrs *a = call->u.call.attrs;
   const Type *w = call->arg[1]->type;
   if (!is_plain(call) || !alter_is_constant(m->ctx, call->arg[1])) return false;
-  if (a->groups > 1) return int8_alter_depthwise(m, t, call, out);
+  if (a->groups > 1 && known(w->shape[1]) == 1) return int8_alter_depthwise(m, t, call, out);
   if (!has_dot(t, call)) return false;
   int64_t cb = int8_block(t, known(w->shape[1]));
-  int64_t ob = int8_block(t, known(w->shape[0]));
+  int64_t ob = int8_block(t, known(w->shape[0]) / a->groups);
   if (!cb || !ob) return false;
   Conv2DAttrs *to = attrs_copy(m, &Conv2D_attrs, a);
   to->data_layout = blocked(m, cb);
@@ -115,9 +115,9 @@ static bool static_from(const Type *t, int from)
 bool int8_conv_fits(const Target *t, const Node *call)
 {
   const Conv2DAttrs *a = call->u.call.attrs;
-  return has_dot(t, call) && a->groups == 1 && conv_block(a->data_layout, 2) && conv_block(a->out_layout, 2) &&
-         str_ends(a->kernel_layout, "o4i") && call->arg[1]->type->ndim == 7 && static_from(call->type, 1) &&
-         static_from(call->arg[1]->type, 0);
+  return has_dot(t, call) && known(call->type->shape[1]) % a->groups == 0 && conv_block(a->data_layout, 2) &&
+         conv_block(a->out_layout, 2) && str_ends(a->kernel_layout, "o4i") && call->arg[1]->type->ndim == 7 &&
+         static_from(call->type, 1) && static_from(call->arg[1]->type, 0);
 }
 
 double int8_cost(const Target *t, const Node *call) { return impl_flops(call) / (WORD * cost_flops(t, 32)); }
@@ -143,6 +143,11 @@ void int8_conv_compute(OpCall *c, const Target *t, const void *plan, const Tenso
   const Expr *const *w = in[1]->buffer->shape; /* o, i, ky, kx, q, c, 4 */
   Stage s = nn_stage(m, 5, c->out->shape, "nn ff yy xx ff_block");
   const Expr *i = nn_reduce_axis(&s, "rco", w[1]);
+  const Expr *block = i; /* of the data's channels */
+  if (a->groups > 1) {
+    const Expr *group = expr_floordiv(m, s.at[1], expr_i32(m, known(w[0]) / a->groups));
+    block = expr_add(m, expr_mul(m, group, w[1]), i);
+  }
   const Expr *tap[2], *at[2];
   for (int d = 0; d < 2; d++) {
     tap[d] = nn_reduce_axis(&s, d ? "rx" : "ry", w[2 + d]);
@@ -153,7 +158,7 @@ void int8_conv_compute(OpCall *c, const Target *t, const void *plan, const Tenso
   const Expr *part[2 * WORD];
   for (int p = 0; p < WORD; p++) {
     const Expr *channel = expr_add(m, expr_mul(m, q, expr_i32(m, WORD)), expr_i32(m, p));
-    part[p] = nn_read(m, data, (const Expr *[]){s.at[0], i, nn_index(&s, at[0]), nn_index(&s, at[1]), channel});
+    part[p] = nn_read(m, data, (const Expr *[]){s.at[0], block, nn_index(&s, at[0]), nn_index(&s, at[1]), channel});
     part[WORD + p] = nn_read(m, in[1], (const Expr *[]){s.at[1], i, tap[0], tap[1], q, s.at[4], expr_i32(m, p)});
   }
   *out = nn_sum(&s, "conv2d_NCHWc_int8", "conv2d_NCHWc_int8", expr_call(m, DT_NONE, IN_DOT, 2 * WORD, part), DT_I32);
@@ -167,7 +172,8 @@ void int8_conv_schedule(ImplGroup *g)
   int64_t block = known_size(y, 4);
   int64_t rows = known_size(y, 2);
   int64_t vectors = alter_block_vectors(block, target_lanes(g->target, 32));
-  Tile tile = tile_for(g->target, 32, vectors, known_size(y, 1), rows, known_size(y, 3));
+  int64_t groups = ((const Conv2DAttrs *)g->anchor->u.call.attrs)->groups;
+  Tile tile = tile_for(g->target, 32, vectors, known_size(y, 1) / groups, rows, known_size(y, 3));
   const Type *x = g->anchor->arg[0]->type;
   int64_t row = known_size(x, 1) * known_size(x, 3) * known_size(x, 4) *
                 impl_list_at(((const Conv2DAttrs *)g->anchor->u.call.attrs)->strides, 0, 1);
@@ -211,49 +217,103 @@ void int8_dense_compute(OpCall *c, const Target *t, const void *plan, const Tens
   *out = nn_sum(&s, "dense_int8", "dense_int8", expr_call(m, DT_NONE, IN_DOT, 2 * WORD, part), DT_I32);
 }
 
-/* (b, n, k) by (b, m, k), m in whole vectors; the second operand is packed in the kernel. */
+/* (b, n, k) by (b, m, k), any of which may be open: both operands are packed in the kernel, zeros behind the last. */
 bool int8_batch_fits(const Target *t, const Node *call)
 {
   const BatchMatmulAttrs *a = call->u.call.attrs;
   const Type *x = call->arg[0]->type;
   const Type *y = call->arg[1]->type;
-  return has_dot(t, call) && !a->transpose_a && a->transpose_b && known(x->shape[2]) &&
-         known(x->shape[2]) % WORD == 0 && known(y->shape[1]) &&
-         int8_block(t, known(y->shape[1])) >= target_lanes(t, 32) && x->shape[0] == y->shape[0];
+  return has_dot(t, call) && !a->transpose_a && a->transpose_b && x->shape[0] == y->shape[0];
 }
 
-/* y (b, m, k) as (b, m / w, k / 4, w, 4). */
-static const Tensor *pack_rows(Module *m, const Tensor *y, int64_t w)
+/* (n, k) or (b, n, k) by (m, k) that is known at run time only, or was left as it is. */
+bool int8_rows_fits(const Target *t, const Node *call)
 {
+  const Type *x = call->arg[0]->type;
+  return has_dot(t, call) && (x->ndim == 2 || x->ndim == 3);
+}
+
+/* Columns of a panel: as many vectors as the columns fill, four at most. */
+static int64_t batch_width(const Target *t, const Expr *columns)
+{
+  int64_t lanes = target_lanes(t, 32);
+  int64_t width = 4 * lanes;
+  while (width > lanes && known(columns) &&
+         (known(columns) + width / 2 - 1) / (width / 2) * (width / 2) < (known(columns) + width - 1) / width * width)
+    width /= 2;
+  return width;
+}
+
+static const Expr *parts_of(Module *m, const Expr *n, int64_t size)
+{
+  return nn_simplify(m, expr_floordiv(m, expr_add(m, n, expr_i32(m, size - 1)), expr_i32(m, size)));
+}
+
+/* y (…, rows, k) as (…, rows / w, k / 4, w, 4), zeros behind the last row and the last element of it. */
+static const Tensor *pack_rows(Module *m, const Tensor *y, int64_t w, const char *name)
+{
+  int lead = y->buffer->ndim - 2;
   const Expr *const *from = y->buffer->shape;
   const Expr *word = expr_i32(m, WORD);
   const Expr *width = expr_i32(m, w);
-  const Expr *shape[] = {from[0], nn_simplify(m, expr_floordiv(m, from[1], width)),
-                         nn_simplify(m, expr_floordiv(m, from[2], word)), width, word};
-  Stage s = nn_stage(m, 5, shape, NULL);
-  const Expr *at[] = {s.at[0], expr_add(m, expr_mul(m, s.at[1], width), s.at[3]),
-                      expr_add(m, expr_mul(m, s.at[2], word), s.at[4])};
-  return nn_finish(&s, "weight_pack", "injective", nn_read(m, y, at));
+  const Expr *shape[MAX_RANK], *at[MAX_RANK];
+  for (int d = 0; d < lead; d++) shape[d] = from[d];
+  shape[lead] = parts_of(m, from[lead], w);
+  shape[lead + 1] = parts_of(m, from[lead + 1], WORD);
+  shape[lead + 2] = width;
+  shape[lead + 3] = word;
+  Stage s = nn_stage(m, lead + 4, shape, NULL);
+  for (int d = 0; d < lead; d++) at[d] = s.at[d];
+  at[lead] = expr_add(m, expr_mul(m, s.at[lead], width), s.at[lead + 2]);
+  at[lead + 1] = expr_add(m, expr_mul(m, s.at[lead + 1], word), s.at[lead + 3]);
+  const Expr *value = nn_read(m, y, at);
+  for (int d = 0; d < 2; d++) {
+    const Expr *size = from[lead + d];
+    const Expr *is_there = expr_binary(m, E_LT, at[lead + d], size);
+    if (!known(size) || known(size) % (d ? WORD : w))
+      value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3,
+                        (const Expr *[]){is_there, value, expr_const(m, y->buffer->dtype, 0)});
+  }
+  return nn_finish(&s, name, "injective", value);
 }
 
-void int8_batch_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
+void int8_rows_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
   (void)plan;
   Module *m = c->m;
-  int64_t width = int8_block(t, known(c->out->shape[2]));
-  const Tensor *packed = pack_rows(m, in[1], width);
-  Stage s = nn_stage(m, 3, c->out->shape, "b i j");
-  const Expr *k = nn_reduce_axis(&s, "k", packed->buffer->shape[2]);
-  const Expr *part[2 * WORD];
+  int last = c->out->ndim - 1;
+  int64_t width = batch_width(t, c->out->shape[last]);
   const Expr *w = expr_i32(m, width);
+  const Expr *depth = in[0]->buffer->shape[last];
+  bool words = known(depth) && known(depth) % WORD == 0;
+  const Tensor *rows = words ? in[0] : pack_rows(m, in[0], 1, "data_pack");
+  const Tensor *packed = pack_rows(m, in[1], width, "weight_pack"); /* (b,) m / w, k / 4, w, 4 */
+  int lead = packed->buffer->ndim - 4;
+  const Expr *shape[MAX_RANK], *from[MAX_RANK], *to[MAX_RANK];
+  for (int d = 0; d < last; d++) shape[d] = c->out->shape[d];
+  shape[last] = nn_simplify(m, expr_mul(m, packed->buffer->shape[lead], w));
+  Stage s = nn_stage(m, last + 1, shape, last > 1 ? "b i j" : "i j");
+  const Expr *k = nn_reduce_axis(&s, "k", packed->buffer->shape[lead + 1]);
+  for (int d = 0; d < last; d++) from[d] = s.at[d];
+  for (int d = 0; d < lead; d++) to[d] = s.at[d];
+  to[lead] = expr_floordiv(m, s.at[last], w);
+  to[lead + 1] = k;
+  to[lead + 2] = expr_floormod(m, s.at[last], w);
+  const Expr *part[2 * WORD];
   for (int p = 0; p < WORD; p++) {
-    const Expr *at = expr_add(m, expr_mul(m, k, expr_i32(m, WORD)), expr_i32(m, p));
-    part[p] = nn_read(m, in[0], (const Expr *[]){s.at[0], s.at[1], at});
-    part[WORD + p] = nn_read(
-        m, packed,
-        (const Expr *[]){s.at[0], expr_floordiv(m, s.at[2], w), k, expr_floormod(m, s.at[2], w), expr_i32(m, p)});
+    from[last] = words ? expr_add(m, expr_mul(m, k, expr_i32(m, WORD)), expr_i32(m, p)) : k;
+    from[last + 1] = expr_i32(m, 0);
+    from[last + 2] = to[lead + 3] = expr_i32(m, p);
+    part[p] = nn_read(m, rows, from);
+    part[WORD + p] = nn_read(m, packed, to);
   }
-  *out = nn_sum(&s, "batch_matmul_int8", "batch_matmul_int8", expr_call(m, DT_NONE, IN_DOT, 2 * WORD, part), DT_I32);
+  const Tensor *sums = nn_sum(&s, "matmul_int8", "matmul_int8", expr_call(m, DT_NONE, IN_DOT, 2 * WORD, part), DT_I32);
+  if (known(c->out->shape[last]) && known(c->out->shape[last]) % width == 0) {
+    *out = sums;
+    return;
+  }
+  Stage all = nn_stage(m, last + 1, c->out->shape, last > 1 ? "b i j" : "i j");
+  *out = nn_finish(&all, "columns", "injective", nn_read(m, sums, all.at));
 }
 
 /* Steps of the sum that are written out: the words of a vector of the data's, where they divide it. */
@@ -302,4 +362,8 @@ static void schedule_product(ImplGroup *g, int64_t width)
 
 void int8_dense_schedule(ImplGroup *g) { schedule_product(g, known_size(g->anchor->arg[1]->type, 2)); }
 
-void int8_batch_schedule(ImplGroup *g) { schedule_product(g, int8_block(g->target, known_size(g->anchor->type, 2))); }
+void int8_rows_schedule(ImplGroup *g)
+{
+  const Type *y = g->anchor->type;
+  schedule_product(g, batch_width(g->target, y->shape[y->ndim - 1]));
+}

@@ -6,7 +6,10 @@
  *
  * The result has no loop over a block's channels: read through c / 16 and c % 16, nothing says that
  * neighbouring channels lie side by side.  Splitting the loop over channels by the block shows it, and the
- * generic schedule then goes over squares of positions by channels, each line of memory while it is near. */
+ * generic schedule then goes over squares of positions by channels, each line of memory while it is near.
+ *
+ * Data that is padded or put together before it is brought into blocks is first written as it is, for one block of
+ * channels at a time: a square of which each element asks where it comes from cannot be turned round in registers. */
 #include "impl/internal.h"
 #include "op/nn.h"
 
@@ -103,6 +106,60 @@ void transform_schedule(ImplGroup *g)
       dimension < g->anchor->type->ndim) {
     const Expr *extent = sched_loop_stmt(g->s, loop[dimension])->u.loop.extent;
     if (extent->kind == E_INT && extent->u.i % size == 0) generic_split_by(g, loop[dimension], size, &inner);
+  }
+  generic_rest(g);
+}
+
+/* ---- padded data into blocks -------------------------------------------------------------------------- */
+
+bool padded_fits(const Target *t, const Node *call)
+{
+  const LayoutTransformAttrs *a = call->u.call.attrs;
+  const Node *from = call->arg[0];
+  if (from->kind != N_CALL || from->type->kind != TY_TENSOR || target_lanes(t, 8) < 8) return false;
+  int dims = from->type->ndim - 2;
+  const char *op = from->u.call.op->name;
+  if ((strcmp(op, "nn.pad") && strcmp(op, "concatenate")) || dims < 1 || dims > 3) return false;
+  for (int d = 1; d < from->type->ndim; d++)
+    if (!known_size(from->type, d)) return false;
+  return conv_layout_is_plain(a->src_layout, "NC", dims) && conv_block(a->dst_layout, dims) > 1;
+}
+
+/* The block that makes what another one reads. */
+static bool find_maker(ImplGroup *g, BlockRV reader, BlockRV *out)
+{
+  BlockRV *all;
+  int n = generic_root_blocks(g, &all);
+  const Block *b = sched_block_stmt(g->s, reader)->u.block;
+  for (int i = 0; i < n && b->nreads == 1; i++)
+    if (sched_block_stmt(g->s, all[i])->u.block->writes[0].buffer == b->reads[0].buffer) {
+      *out = all[i];
+      return true;
+    }
+  return false;
+}
+
+void padded_schedule(ImplGroup *g)
+{
+  BlockRV *block, made;
+  LoopRV *loop, pi;
+  if (find_maker(g, group_stage(g, "T_layout_trans"), &made)) generic_keep(g, made);
+  generic_inline(g);
+  int n = generic_root_blocks(g, &block);
+  int ndim = g->anchor->type->ndim;
+  if (n == 2 && sched_get_loops(g->s, block[1], g->arena, &loop) == ndim) {
+    int dims = ndim - 3;
+    int64_t side = known_size(g->anchor->type, ndim - 1);
+    LoopRV part = sched_fuse(g->s, 2, loop, true);
+    LoopRV plane = dims > 1 ? sched_fuse(g->s, dims, loop + 2, true) : loop[2];
+    LoopRV squares = generic_split_by(g, plane, side, &pi);
+    sched_reorder(g->s, 4, (const LoopRV[]){part, squares, pi, loop[ndim - 1]});
+    sched_compute_at(g->s, block[0], part, false, -1);
+    double bytes = impl_likely_elements(g->anchor->type) * dtype_bytes(g->anchor->type->dtype);
+    if (cost_threads(g->target, 0, 2 * bytes) > 1) sched_parallel(g->s, part);
+    sched_unroll(g->s, pi);
+    sched_vectorize(g->s, loop[ndim - 1]);
+    generic_block(g, block[0], 1, false);
   }
   generic_rest(g);
 }
