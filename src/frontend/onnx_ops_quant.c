@@ -340,6 +340,20 @@ static const Node *unpacked(Conversion *c, const Node *x, int64_t bits)
   return kit_reshape(c, kit_concat2(c, kit_unsqueeze(c, low, rank), kit_unsqueeze(c, high, rank), rank), rank, shape);
 }
 
+typedef struct Nbits {
+  const Node *weight, *scale, *zero;
+  int64_t bits, block;
+} Nbits;
+
+/* b says no more than how many columns there are. */
+static const Node *nbits_product(Conversion *c, const Node *a, const Node *b, void *env)
+{
+  const Nbits *n = env;
+  (void)b;
+  return kit_opn(c, "nn.contrib_dense_nbits", 4, (const Node *[]){a, n->weight, n->scale, n->zero},
+                 "bits:l,block_size:l", n->bits, n->block);
+}
+
 /* A, B (n, blocks, bytes of a block), scales, zero points, order of groups, bias: A times the weight that B stands for,
  * which has a scale for each block of a row. */
 static const Node *convert_matmul_nbits(Conversion *c)
@@ -351,25 +365,24 @@ static const Node *convert_matmul_nbits(Conversion *c)
   if (k < 1 || n < 1 || block < 1) kit_fail(c, ERR_ARGUMENT, "K, N and block_size must be positive");
   if (bits != 4 && bits != 8) kit_fail(c, ERR_UNSUPPORTED, "weights of %" PRId64 " bits; 4 and 8 are read", bits);
   if (kit_opt(c, 4)) kit_fail(c, ERR_UNSUPPORTED, "an order of groups (g_idx) is not read");
+  if (block * bits % 8) kit_fail(c, ERR_ARGUMENT, "block_size is %" PRId64 ", whole bytes are wanted", block);
   int64_t blocks = (k + block - 1) / block;
-  const Node *w = kit_reshape(c, unpacked(c, kit_in(c, 1), bits), 3, (int64_t[]){n, blocks, block});
   const Node *zero = kit_opt(c, 3);
-  const Node *scale = kit_reshape(c, kit_in(c, 2), 3, (int64_t[]){n, blocks, 1});
-  DType dt = kit_dtype_of(c, scale);
   if (!zero) {
-    zero = kit_scalar(c, dt, (double)(1 << (bits - 1)));
+    zero = kit_scalar(c, DT_U8, (double)(1 << (bits - 1)));
   } else {
-    bool packed = dtype_is_int(kit_dtype_of(c, zero));
     int64_t bytes = bits == 4 ? (blocks + 1) / 2 : blocks;
-    if (packed) {
+    if (dtype_is_int(kit_dtype_of(c, zero))) {
       zero = unpacked(c, kit_reshape(c, zero, 2, (int64_t[]){n, bytes}), bits);
-      zero = kit_slice(c, zero, 1, 0, blocks);
+      zero = kit_cast_to(c, kit_slice(c, zero, 1, 0, blocks), DT_U8);
     }
-    zero = kit_cast_to(c, kit_reshape(c, zero, 3, (int64_t[]){n, blocks, 1}), dt);
+    zero = kit_reshape(c, zero, 2, (int64_t[]){n, blocks});
   }
-  w = kit_mul(c, kit_sub(c, kit_cast_to(c, w, dt), zero), scale);
-  w = kit_slice(c, kit_reshape(c, w, 2, (int64_t[]){n, blocks * block}), 1, 0, k);
-  const Node *y = kit_matmul(c, kit_in(c, 0), kit_swap_last(c, w));
+  Nbits op = {kit_reshape(c, kit_in(c, 1), 2, (int64_t[]){n, blocks * block * bits / 8}),
+              kit_reshape(c, kit_in(c, 2), 2, (int64_t[]){n, blocks}), zero, bits, block};
+  int64_t *none = arena_array(c->im->arena, int64_t, n);
+  const Node *columns = kit_reshape(c, kit_const_i64(c, (int)n, none), 2, (int64_t[]){1, n});
+  const Node *y = kit_matmul_by(c, kit_in(c, 0), columns, nbits_product, &op);
   return kit_opt(c, 5) ? kit_add(c, y, kit_opt(c, 5)) : y;
 }
 

@@ -334,6 +334,14 @@ bool int8_alter_depthwise(Module *, const Target *, const Node *call, AlteredCal
 void int8_depthwise_plans(const ImplCall *, PlanList *);
 void int8_depthwise_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 
+/* ---- nbits.c ----------------------------------------------------------------------------- */
+
+extern const AttrsDef NbitsPlan_table;
+void nbits_plans(const ImplCall *, PlanList *);
+void nbits_alter(const ImplCall *, const void *plan, AlteredCall *);
+void nbits_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+void nbits_schedule(ImplGroup *);
+
 /* ---- blocks.c ---------------------------------------------------------------------------- */
 
 extern const AttrsDef BlocksPlan_table;

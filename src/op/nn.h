@@ -136,6 +136,16 @@ DECLARE_ATTRS(Dense, DENSE_ATTRS)
 /* clang-format on */
 DECLARE_ATTRS(DensePack, DENSE_PACK_ATTRS)
 /* clang-format off */
+#define DENSE_NBITS_ATTRS(A, S)                                 \
+  A(S, INT, bits, "4", "of an element of weight: 4 or 8")       \
+  A(S, INT, block_size, NULL, "elements of a row that share a scale") \
+  A(S, INT, units, "0", "output features; 0: as weight says")   \
+  A(S, STR, weight_layout, "\"NC\"", "NC16n: weight, scale and zero have blocks of 16 rows")
+/* clang-format on */
+DECLARE_ATTRS(DenseNbits, DENSE_NBITS_ATTRS) /* nn_nbits.c */
+/* Element k of a row, uint8, out of the byte that has it. */
+const Expr *nn_nbits_value(Module *, const DenseNbitsAttrs *, const Expr *byte, const Expr *k);
+/* clang-format off */
 #define MATMUL_ATTRS(A, S)                                      \
   A(S, INT, units, "0", "columns of the result; 0: as tensor_b says") \
   A(S, DTYPE, out_dtype, "None", "to multiply and add in; none: tensor_a's") \

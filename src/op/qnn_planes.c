@@ -109,8 +109,8 @@ static const Node *planes_of_tap(Module *m, const Node *x, const Depth *d, int64
 {
   const Expr *const *s = x->type->shape;
   const Node *some = some_of(m, x, 2, t * d->dilation, d->planes, d->stride);
-  const Expr *shape[] = {s[0], expr_i32(m, groups),    expr_i32(m, s[1]->u.i / groups), expr_i32(m, d->planes),
-                         s[3], s[4]};
+  const Expr *shape[] = {s[0], expr_i32(m, groups), expr_i32(m, s[1]->u.i / groups), expr_i32(m, d->planes), s[3],
+                         s[4]};
   return transposed(m, reshaped(m, some, 6, shape), 6, (const int64_t[]){0, 3, 1, 2, 4, 5});
 }
 

@@ -17,13 +17,13 @@ __all__ = [
     "adaptive_max_pool2d", "adaptive_max_pool3d", "attention", "avg_pool1d", "avg_pool2d", "avg_pool3d",
     "batch_flatten", "batch_matmul", "batch_norm", "batch_to_space_nd", "bias_add", "col2im", "contrib_columns",
     "contrib_conv2d_NCHWc", "contrib_conv2d_winograd_NCHWc", "contrib_conv2d_winograd_weight_transform",
-    "contrib_conv2d_winograd_without_weight_transform", "contrib_dense_pack", "contrib_depthwise_conv2d_NCHWc",
-    "contrib_recurrent", "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
-    "correlation", "deformable_conv2d", "dense", "depth_to_space", "dropout", "global_avg_pool2d",
-    "global_max_pool2d", "group_norm", "gru", "im2col", "instance_norm", "l2_normalize", "layer_norm", "leaky_relu",
-    "log_softmax", "lrn", "lstm", "matmul", "max_pool1d", "max_pool2d", "max_pool3d", "max_pool_with_argmax",
-    "max_unpool", "mirror_pad", "nll_loss", "pad", "prelu", "relu", "rnn", "softmax", "space_to_batch_nd",
-    "space_to_depth", "sparse_add", "sparse_dense", "upsampling",
+    "contrib_conv2d_winograd_without_weight_transform", "contrib_dense_nbits", "contrib_dense_pack",
+    "contrib_depthwise_conv2d_NCHWc", "contrib_recurrent", "conv1d", "conv1d_transpose", "conv2d",
+    "conv2d_transpose", "conv3d", "conv3d_transpose", "correlation", "deformable_conv2d", "dense", "depth_to_space",
+    "dropout", "global_avg_pool2d", "global_max_pool2d", "group_norm", "gru", "im2col", "instance_norm",
+    "l2_normalize", "layer_norm", "leaky_relu", "log_softmax", "lrn", "lstm", "matmul", "max_pool1d", "max_pool2d",
+    "max_pool3d", "max_pool_with_argmax", "max_unpool", "mirror_pad", "nll_loss", "pad", "prelu", "relu", "rnn",
+    "softmax", "space_to_batch_nd", "space_to_depth", "sparse_add", "sparse_dense", "upsampling",
 ]
 
 def relu(data: Value) -> RelayExpr:
@@ -142,6 +142,18 @@ def contrib_dense_pack(
     out_dtype: Optional[str] = None,
 ) -> RelayExpr:
     """nn.dense over a weight whose rows come in blocks: (units/8, in, 8) for NC8n, (units/8, in/4, 8, 4) for NC8n4c"""
+
+def contrib_dense_nbits(
+    data: Value,
+    weight: Value,
+    scale: Value,
+    zero: Value,
+    block_size: int,
+    bits: int = 4,
+    units: int = 0,
+    weight_layout: str = 'NC',
+) -> RelayExpr:
+    """data times the transpose of a weight of 4 or 8 bits, in bytes as it is stored, with scales for blocks of a row"""
 
 def bias_add(data: Value, bias: Value, axis: int = 1) -> RelayExpr:
     """adds a vector along one axis"""

@@ -1,0 +1,267 @@
+/* nbits.c: products of floats with weights of 4 or 8 bits, which are taken apart where they are multiplied.
+ *
+ * The weight comes in blocks of rows (NC16n): a vector of bytes has the same step of k of all rows of a block.
+ *
+ *   few rows of data: as much as memory gives              many rows: the weight is made floats once
+ *
+ *   for blocks of the weight's rows        threads         for blocks of the weight's rows          threads
+ *     for tiles of data's rows                               panel[k, row] = (value - zero) * scale   second-level cache
+ *       for blocks of k that share a scale                   for tiles of data's rows
+ *         part = sum of data * value       registers           sum of data * panel                  registers
+ *         sum += (part - zero * sum of data) * scale
+ */
+#include "impl/internal.h"
+#include "op/nn_kit.h"
+
+#define NBITS_PLAN(A, S)                                       \
+  A(S, INT, width, NULL, "rows of the weight in a block")      \
+  A(S, INT, rows, NULL, "rows of data in a register tile")     \
+  A(S, BOOL, panel, NULL, "a block of the weight becomes floats before it is multiplied")
+DEFINE_PLAN(NbitsPlan, NBITS_PLAN)
+
+static const DenseNbitsAttrs *attrs_of(const Node *call) { return call->u.call.attrs; }
+
+static int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+/* ---- plans ---------------------------------------------------------------------------------------------- */
+
+/* Cycles of a step of k of a block by a tile of rows: taking the values apart, and multiply-adds. */
+static double step_cycles(const Target *t, const DenseNbitsAttrs *a, int64_t vectors, int64_t rows)
+{
+  double apart = (double)vectors * (a->bits == 4 ? 2.75 : 2.5); /* widened twice, made floats; halves told apart */
+  double cycles = (apart + (double)(vectors * rows)) / cost_pipes(t);
+  return cycles > t->core.fma_latency ? cycles : t->core.fma_latency;
+}
+
+static double seconds_of(const Target *t, const Node *call, const NbitsPlan *p)
+{
+  const DenseNbitsAttrs *a = attrs_of(call);
+  const Type *x = call->arg[0]->type;
+  double rows = impl_likely_elements(x) / (double)known_size(x, x->ndim - 1);
+  double k = (double)known_size(x, x->ndim - 1);
+  int64_t vectors = alter_block_vectors(p->width, target_lanes(t, 32));
+  double blocks = __builtin_ceil((double)known_size(call->type, call->type->ndim - 1) / (double)p->width);
+  double tiles = __builtin_ceil(rows / (double)p->rows);
+  double sums = (double)vectors * (double)p->rows / cost_pipes(t);
+  if (sums < t->core.fma_latency) sums = t->core.fma_latency;
+  double cycles = p->panel ? k * step_cycles(t, a, vectors, 1) + tiles * k * (sums + 0.3 * (double)vectors)
+                           : tiles * k * step_cycles(t, a, vectors, p->rows);
+  double read = blocks * (double)p->width * k * (double)a->bits / 8 / cost_stream(t);
+  double busy = blocks * cycles / (1e9 * t->core.ghz);
+  int threads = cost_threads(t, 2 * rows * k * blocks * (double)p->width, 0);
+  return (read > busy ? read : busy) / threads / cost_busy(blocks, threads);
+}
+
+/* Of a weight in blocks of rows, or one that is known at compile time, which is brought into them. */
+void nbits_plans(const ImplCall *call, PlanList *list)
+{
+  const Node *n = call->call;
+  const Target *t = call->target;
+  const DenseNbitsAttrs *a = attrs_of(n);
+  const Type *x = n->arg[0]->type;
+  const Type *w = n->arg[1]->type;
+  int64_t lanes = target_lanes(t, 32);
+  bool given = w->ndim == 3;
+  if (x->ndim != 2 || lanes < 2 || !known_size(w, 0) || !known_size(w, 1)) return;
+  for (int i = 1; i < 4; i++)
+    if (!given && !alter_is_constant(call->m->ctx, n->arg[i])) return;
+  NbitsPlan p = {.width = given ? known_size(w, 2) : 4 * lanes};
+  list->alters = !given;
+  int64_t vectors = alter_block_vectors(p.width, lanes);
+  int64_t most = (t->vector_registers - 4) / vectors - 1;
+  for (int panel = 0; panel < 2; panel++) {
+    p.panel = panel;
+    for (p.rows = 1; p.rows <= (panel ? most : most / 2 + 1) && (p.rows <= known_size(x, 0) || !known_size(x, 0));
+         p.rows++)
+      plan_add(list, &p, seconds_of(t, n, &p), (double)(known_size(w, 0) * known_size(w, 1)));
+  }
+  (void)a;
+}
+
+/* Rows of an operand in blocks, zeros behind the last. */
+static const Node *in_blocks(Module *m, const Node *n, int64_t width)
+{
+  if (!n->type->ndim) return n;
+  int64_t rows = known_size(n->type, 0);
+  int64_t more[MAX_RANK] = {up(rows, width) * width - rows};
+  return alter_transform(m, alter_pad(m, n, more), "NC", arena_printf(m->arena, "NC%" PRId64 "n", width));
+}
+
+void nbits_alter(const ImplCall *call, const void *plan, AlteredCall *out)
+{
+  Module *m = call->m;
+  const Node *n = call->call;
+  int64_t width = ((const NbitsPlan *)plan)->width;
+  DenseNbitsAttrs *to = attrs_copy(m, &DenseNbits_attrs, attrs_of(n));
+  to->units = known_size(n->arg[1]->type, 0);
+  to->weight_layout = arena_printf(m->arena, "NC%" PRId64 "n", width);
+  *out = (AlteredCall){.op = n->u.call.op, .attrs = to, .nargs = 4};
+  out->arg[0] = n->arg[0];
+  for (int i = 1; i < 4; i++) out->arg[i] = in_blocks(m, n->arg[i], width);
+}
+
+/* ---- computation ------------------------------------------------------------------------------------------ */
+
+typedef struct Operands {
+  Module *m;
+  const DenseNbitsAttrs *a;
+  const Tensor *const *in; /* data (rows, k), weight (n / w, bytes, w), scale and zero (n / w, blocks, w) */
+  int64_t width, k;
+} Operands;
+
+/* Float32; zero behind the last element of a row. */
+static const Expr *data_at(const Operands *o, const Expr *row, const Expr *k)
+{
+  Module *m = o->m;
+  const Expr *x = expr_cast(m, DT_F32, nn_read(m, o->in[0], (const Expr *[]){row, k}));
+  return o->k % o->a->block_size ? nn_if(m, expr_lt(m, k, expr_i32(m, o->k)), x, expr_const(m, DT_F32, 0)) : x;
+}
+
+static const Expr *number_at(const Operands *o, int i, const Expr *block, const Expr *group, const Expr *row)
+{
+  const Tensor *t = o->in[i];
+  const Expr *v = t->buffer->ndim ? nn_read(o->m, t, (const Expr *[]){block, group, row}) : te_read(o->m, t, 0, NULL);
+  return expr_cast(o->m, DT_F32, v);
+}
+
+/* Element number `part` of byte `byte`, float32. */
+static const Expr *value_at(const Operands *o, const Expr *block, const Expr *byte, const Expr *part, const Expr *row)
+{
+  return expr_cast(o->m, DT_F32,
+                   nn_nbits_value(o->m, o->a, nn_read(o->m, o->in[1], (const Expr *[]){block, byte, row}), part));
+}
+
+/* The sums of a row's blocks of k, which a zero point meets. */
+static const Tensor *sums_of_data(const Operands *o, const Expr *rows)
+{
+  Module *m = o->m;
+  const Expr *shape[] = {rows, o->in[2]->buffer->shape[1]};
+  const Expr *size = expr_i32(m, o->a->block_size);
+  Stage s = nn_stage(m, 2, shape, "i group");
+  const Expr *k = nn_reduce_axis(&s, "k", size);
+  return nn_sum(&s, "data_sum", "dense_nbits", data_at(o, s.at[0], expr_add(m, expr_mul(m, s.at[1], size), k)), DT_F32);
+}
+
+static const Tensor *few_rows(const Operands *o, const Type *y, const Expr *columns)
+{
+  Module *m = o->m;
+  int64_t per = 8 / o->a->bits;
+  int64_t bytes = o->a->block_size / per;
+  const Expr *w = expr_i32(m, o->width);
+  const Expr *shape[] = {y->shape[0], o->in[2]->buffer->shape[0], o->in[2]->buffer->shape[1], w};
+  Stage s = nn_stage(m, 4, shape, "i block group row");
+  const Expr *byte = nn_reduce_axis(&s, "byte", expr_i32(m, bytes));
+  const Expr *half = nn_reduce_axis(&s, "half", expr_i32(m, per));
+  const Expr *at = expr_add(m, expr_mul(m, s.at[2], expr_i32(m, bytes)), byte);
+  const Expr *x = data_at(o, s.at[0], expr_add(m, expr_mul(m, at, expr_i32(m, per)), half));
+  const Tensor *part =
+      nn_sum(&s, "part", "dense_nbits", expr_mul(m, x, value_at(o, s.at[1], at, half, s.at[3])), DT_F32);
+  const Tensor *sums = sums_of_data(o, y->shape[0]);
+  const Expr *whole[] = {y->shape[0], columns};
+  Stage all = nn_stage(m, 2, whole, "i j");
+  const Expr *group = nn_reduce_axis(&all, "group", shape[2]);
+  const Expr *block = expr_floordiv(m, all.at[1], w);
+  const Expr *row = expr_floormod(m, all.at[1], w);
+  const Expr *less = expr_mul(m, number_at(o, 3, block, group, row),
+                              nn_read(m, sums, (const Expr *[]){all.at[0], group}));
+  const Expr *term = expr_sub(m, nn_read(m, part, (const Expr *[]){all.at[0], block, group, row}), less);
+  return nn_sum(&all, "product", "dense_nbits", expr_mul(m, term, number_at(o, 2, block, group, row)), DT_F32);
+}
+
+static const Tensor *many_rows(const Operands *o, const Type *y, const Expr *columns)
+{
+  Module *m = o->m;
+  int64_t per = 8 / o->a->bits;
+  const Expr *w = expr_i32(m, o->width);
+  const Expr *shape[] = {o->in[1]->buffer->shape[0], o->in[1]->buffer->shape[1], expr_i32(m, per), w};
+  Stage s = nn_stage(m, 4, shape, "block byte half row");
+  const Expr *group = expr_floordiv(m, s.at[1], expr_i32(m, o->a->block_size / per));
+  const Expr *value = value_at(o, s.at[0], s.at[1], s.at[2], s.at[3]);
+  value = expr_sub(m, value, number_at(o, 3, s.at[0], group, s.at[3]));
+  const Tensor *panel =
+      nn_finish(&s, "panel", "injective", expr_mul(m, value, number_at(o, 2, s.at[0], group, s.at[3])));
+  const Expr *whole[] = {y->shape[0], columns};
+  Stage all = nn_stage(m, 2, whole, "i j");
+  const Expr *byte = nn_reduce_axis(&all, "byte", shape[1]);
+  const Expr *half = nn_reduce_axis(&all, "half", shape[2]);
+  const Expr *x = data_at(o, all.at[0], expr_add(m, expr_mul(m, byte, expr_i32(m, per)), half));
+  const Expr *at[] = {expr_floordiv(m, all.at[1], w), byte, half, expr_floormod(m, all.at[1], w)};
+  return nn_sum(&all, "product", "dense_nbits", expr_mul(m, x, nn_read(m, panel, at)), DT_F32);
+}
+
+void nbits_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
+{
+  (void)t;
+  Module *m = c->m;
+  const NbitsPlan *p = plan;
+  Operands o = {m, c->attrs, in, p->width, known(in[0]->buffer->shape[1])};
+  const Expr *columns = nn_simplify(m, expr_mul(m, in[1]->buffer->shape[0], expr_i32(m, p->width)));
+  const Tensor *sums = p->panel ? many_rows(&o, c->out, columns) : few_rows(&o, c->out, columns);
+  if (known(c->out->shape[1]) == known(columns) && dtype_eq(c->out->dtype, DT_F32)) {
+    *out = sums;
+    return;
+  }
+  Stage all = nn_stage(m, 2, c->out->shape, "i j");
+  *out = nn_finish(&all, "columns", "injective", expr_cast(m, c->out->dtype, nn_read(m, sums, all.at)));
+}
+
+/* ---- the schedule -------------------------------------------------------------------------------------------- */
+
+/* The loops of a sum inside of a tile: steps, then rows and a block's columns, in registers. */
+static void write_tile(ImplGroup *g, BlockRV sum, int nsteps, const LoopRV *steps, LoopRV rows, LoopRV columns)
+{
+  LoopRV order[8];
+  int k = 0;
+  for (int i = 0; i < nsteps; i++) order[k++] = steps[i];
+  order[k++] = rows;
+  order[k++] = columns;
+  sched_reorder(g->s, k, order);
+  sched_unroll(g->s, rows);
+  sched_vectorize(g->s, columns);
+  sched_decompose_reduction(g->s, sum, steps[0]);
+}
+
+void nbits_schedule(ImplGroup *g)
+{
+  const NbitsPlan *p = g->plan;
+  BlockRV made, sums;
+  if (p->panel && group_find_stage(g, "panel", &made)) generic_keep(g, made);
+  generic_inline(g);
+  BlockRV product = group_stage(g, "product");
+  LoopRV *loop, ri, ci, bi;
+  sched_get_loops(g->s, product, g->arena, &loop); /* i, j, then the sum's */
+  int64_t threads = cost_threads(g->target, impl_flops(g->anchor), 0);
+  LoopRV co = generic_split_by(g, loop[1], p->width, &ci);
+  LoopRV ro = generic_split_by(g, loop[0], p->rows, &ri);
+  LoopRV sum = loop[2];
+  sched_reorder(g->s, 5, (const LoopRV[]){co, ro, sum, ri, ci});
+  epilogue_write_out(g, impl_attach_epilogue(g, product, ro), 2, true);
+  if (p->panel) {
+    LoopRV half = loop[3];
+    LoopRV *own;
+    LoopRV bo = generic_split_by(g, sum, 2, &bi);
+    sched_unroll(g->s, bi), sched_unroll(g->s, half);
+    write_tile(g, product, 3, (const LoopRV[]){bo, bi, half}, ri, ci);
+    sched_compute_at(g->s, made, co, false, -1);
+    int n = sched_get_loops(g->s, made, g->arena, &own);
+    sched_unroll(g->s, own[n - 2]);
+    sched_vectorize(g->s, own[n - 1]);
+  } else {
+    BlockRV part = group_stage(g, "part");
+    LoopRV *own;
+    sched_unroll(g->s, ri);
+    sched_vectorize(g->s, ci);
+    sched_compute_at(g->s, part, sum, true, -1);
+    sched_decompose_reduction(g->s, product, sum);
+    int n = sched_get_loops(g->s, part, g->arena, &own); /* …, rows, (block, group), columns, byte, half */
+    LoopRV byte = own[n - 2];
+    LoopRV half = own[n - 1];
+    LoopRV bo = generic_split_by(g, byte, 2, &bi);
+    sched_unroll(g->s, bi), sched_unroll(g->s, half);
+    write_tile(g, part, 3, (const LoopRV[]){bo, bi, half}, own[3], own[n - 3]);
+    sched_set_scope(g->s, part, 0, "local");
+    if (group_find_stage(g, "data_sum", &sums)) generic_block(g, sums, 0, false);
+  }
+  if (threads > 1) sched_parallel(g->s, co);
+  generic_rest(g);
+}

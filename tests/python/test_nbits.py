@@ -1,0 +1,133 @@
+"""Products of floats with weights of 4 and 8 bits (MatMulNBits): they stay as they are stored, in the file and while
+they are multiplied; results are those of numpy over the numbers that the weight stands for."""
+
+import numpy as np
+import pytest
+
+import lathe
+from lathe import relay
+from lathe._ffi import call
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+LLVM = bool(call("build_info")[0])
+TARGET = "llvm -mcpu=native" if LLVM else "c"
+
+
+def nibbles(packed, count):
+    """Two to a byte, the lower half first."""
+    both = np.stack([packed & 15, packed >> 4], -1).reshape(*packed.shape[:-1], -1)
+    return both[..., :count]
+
+
+class Product:
+    """A model of one MatMulNBits, and the weight in floats."""
+
+    def __init__(self, rng, shape, k, n, block, bits, zero, bias=False, accuracy=0):
+        blocks = -(-k // block)
+        stored = rng.integers(0, 256, (n, blocks, block * bits // 8)).astype("uint8")
+        scale = rng.uniform(0.01, 0.03, (n, blocks)).astype("float32")
+        values = nibbles(stored, block) if bits == 4 else stored
+        names, inits = ["x", "w", "s"], {"w": stored, "s": scale.reshape(-1)}
+        points = np.full((n, blocks), 1 << (bits - 1))
+        if zero == "packed":
+            inits["z"] = rng.integers(0, 256, (n, -(-blocks * bits // 8))).astype("uint8").reshape(-1)
+            rows = inits["z"].reshape(n, -1)
+            points = nibbles(rows, blocks) if bits == 4 else rows
+        elif zero == "float":
+            points = inits["z"] = rng.uniform(0, 15, (n, blocks)).astype("float32")
+        if zero or bias:
+            names.append("z" if zero else "")
+        if bias:
+            inits["b"] = rng.standard_normal(n).astype("float32")
+            names += ["", "b"]
+        real = (values.astype("float64") - points[..., None]) * scale[..., None]
+        self.weight = real.reshape(n, -1)[:, :k]
+        self.bias = inits.get("b", 0.0)
+        self.bytes = sum(a.nbytes for a in inits.values())
+        attrs = {"K": k, "N": n, "bits": bits, "block_size": block, **({"accuracy_level": accuracy} if accuracy else {})}
+        graph = helper.make_graph(
+            [helper.make_node("MatMulNBits", names, ["y"], domain="com.microsoft", **attrs)], "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            [numpy_helper.from_array(a, name) for name, a in inits.items()])
+        versions = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+        self.model = helper.make_model(graph, opset_imports=versions, ir_version=8)
+
+    def wanted(self, x):
+        return x.astype("float64") @ self.weight.T + self.bias
+
+    def built(self, shapes):
+        mod, params = relay.frontend.from_onnx(self.model, shapes)
+        with lathe.transform.PassContext(opt_level=3):
+            return relay.build(mod, target=TARGET, params=params)
+
+
+def run(lib, x):
+    model = lathe.contrib.graph_executor.GraphModule(lib["default"](lathe.cpu(0)))
+    model.set_input("x", x)
+    model.run()
+    return model.get_output(0).numpy()
+
+
+@pytest.mark.parametrize("shape, k, n, block, bits, zero, bias", [
+    ((1, 128), 128, 96, 32, 4, None, False),
+    ((1, 100), 100, 37, 16, 4, "packed", True),
+    ((5, 96), 96, 40, 32, 4, "float", False),
+    ((2, 3, 64), 64, 33, 64, 8, "packed", False),
+    ((1, 70), 70, 16, 32, 8, None, True),
+    ((40, 64), 64, 48, 16, 4, None, False),
+    ((33, 72), 72, 20, 16, 4, "packed", True),
+    ((19, 50), 50, 24, 32, 8, "packed", False),
+])  # fmt: skip
+def test_products(rng, shape, k, n, block, bits, zero, bias):
+    product = Product(rng, shape, k, n, block, bits, zero, bias)
+    x = rng.standard_normal(shape).astype("float32")
+    lib = product.built({"x": shape})
+    want = product.wanted(x)
+    np.testing.assert_allclose(run(lib, x), want, rtol=0, atol=1e-5 * np.abs(want).max())
+    assert not LLVM or "matmul.nbits" in [node.impl for node in lib.model.nodes()]
+
+
+def test_onnx_runtime_agrees(rng):
+    ort = pytest.importorskip("onnxruntime")
+    product = Product(rng, (3, 256), 256, 64, 32, 4, "packed")
+    x = rng.standard_normal((3, 256)).astype("float32")
+    session = ort.InferenceSession(product.model.SerializeToString(), providers=["CPUExecutionProvider"])
+    want = session.run(None, {"x": x})[0]
+    np.testing.assert_allclose(run(product.built({"x": (3, 256)}), x), want, rtol=0, atol=1e-5 * np.abs(want).max())
+
+
+def test_open_rows(rng):
+    """A number of rows that is known only at run time: the same kernel."""
+    product = Product(rng, ("rows", 64), 64, 32, 32, 4, "packed")
+    lib = product.built({})
+    for rows in (1, 2, 9):
+        x = rng.standard_normal((rows, 64)).astype("float32")
+        want = product.wanted(x)
+        np.testing.assert_allclose(run(lib, x), want, rtol=0, atol=1e-5 * np.abs(want).max())
+    assert not LLVM or "matmul.nbits" in [node.impl for node in lib.model.nodes()]
+
+
+def test_the_file_has_the_weight_as_it_is(rng, tmp_path):
+    product = Product(rng, (1, 1024), 1024, 1024, 32, 4, None)
+    product.built({"x": (1, 1024)}).export_library(str(tmp_path / "model.so"))
+    assert (tmp_path / "model.so").stat().st_size < product.bytes + 100_000
+
+
+@pytest.mark.parametrize("text, attrs", [
+    ("bits is 3", {"bits": 3, "block_size": 16}),
+    ("block_size is 0", {"bits": 4, "block_size": 0}),
+    ("bytes of a row", {"bits": 8, "block_size": 16}),
+    ("blocks", {"bits": 4, "block_size": 32}),
+    ("units is 40", {"bits": 4, "block_size": 16, "units": 40}),
+    ("weight_layout 'NCn'", {"bits": 4, "block_size": 16, "weight_layout": "NCn"}),
+])
+def test_refused(text, attrs):
+    arg = [relay.var("x", shape=(2, 64)), relay.var("w", shape=(8, 32), dtype="uint8"), relay.var("s", shape=(8, 4)),
+           relay.const(np.uint8(8))]
+    with pytest.raises(lathe.error.LatheError) as e:
+        f = relay.Function(arg[:3], relay.nn.contrib_dense_nbits(*arg, **attrs))
+        relay.transform.InferType()(lathe.IRModule.from_expr(f))
+    assert text.split()[0] in str(e.value) and text in str(e.value)
