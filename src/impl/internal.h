@@ -388,8 +388,9 @@ void alter_whole_weight(const ImplCall *, int64_t out_block, AlteredCall *out);
 bool transform_fits(const Target *, const Node *call);
 double transform_cost(const Target *, const Node *call);
 void transform_schedule(ImplGroup *);
-bool padded_fits(const Target *, const Node *call); /* from plain to blocks, of what is padded or concatenated */
-void padded_schedule(ImplGroup *);
+bool transform_padded_fits(const Target *,
+                           const Node *call); /* from plain to blocks, of what is padded or concatenated */
+void transform_padded_schedule(ImplGroup *);
 
 /* ---- pool.c -------------------------------------------------------------------------------- */
 

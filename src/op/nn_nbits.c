@@ -112,7 +112,7 @@ static double dense_nbits_flops(const Node *call)
 
 const OpDef op_nn_contrib_dense_nbits = {
   .name = "nn.contrib_dense_nbits",
-  .doc = "data times the transpose of a weight of 4 or 8 bits, in bytes as it is stored, with scales for blocks of a row",
+  .doc = "data times the transpose of a weight of 4 or 8 bits, as it is stored, with scales for blocks of a row",
   .args = "data, weight, scale, zero",
   .min_args = 4,
   .max_args = 4,

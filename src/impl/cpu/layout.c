@@ -112,7 +112,7 @@ void transform_schedule(ImplGroup *g)
 
 /* ---- padded data into blocks -------------------------------------------------------------------------- */
 
-bool padded_fits(const Target *t, const Node *call)
+bool transform_padded_fits(const Target *t, const Node *call)
 {
   const LayoutTransformAttrs *a = call->u.call.attrs;
   const Node *from = call->arg[0];
@@ -139,7 +139,7 @@ static bool find_maker(ImplGroup *g, BlockRV reader, BlockRV *out)
   return false;
 }
 
-void padded_schedule(ImplGroup *g)
+void transform_padded_schedule(ImplGroup *g)
 {
   BlockRV *block, made;
   LoopRV *loop, pi;

@@ -13,9 +13,9 @@
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
-#define NBITS_PLAN(A, S)                                       \
-  A(S, INT, width, NULL, "rows of the weight in a block")      \
-  A(S, INT, rows, NULL, "rows of data in a register tile")     \
+#define NBITS_PLAN(A, S)                                   \
+  A(S, INT, width, NULL, "rows of the weight in a block")  \
+  A(S, INT, rows, NULL, "rows of data in a register tile") \
   A(S, BOOL, panel, NULL, "a block of the weight becomes floats before it is multiplied")
 DEFINE_PLAN(NbitsPlan, NBITS_PLAN)
 
@@ -162,8 +162,8 @@ static const Tensor *few_rows(const Operands *o, const Type *y, const Expr *colu
   const Expr *group = nn_reduce_axis(&all, "group", shape[2]);
   const Expr *block = expr_floordiv(m, all.at[1], w);
   const Expr *row = expr_floormod(m, all.at[1], w);
-  const Expr *less = expr_mul(m, number_at(o, 3, block, group, row),
-                              nn_read(m, sums, (const Expr *[]){all.at[0], group}));
+  const Expr *less =
+      expr_mul(m, number_at(o, 3, block, group, row), nn_read(m, sums, (const Expr *[]){all.at[0], group}));
   const Expr *term = expr_sub(m, nn_read(m, part, (const Expr *[]){all.at[0], block, group, row}), less);
   return nn_sum(&all, "product", "dense_nbits", expr_mul(m, term, number_at(o, 2, block, group, row)), DT_F32);
 }
