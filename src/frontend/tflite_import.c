@@ -33,6 +33,18 @@ TflTensor *tfl_out(Conversion *c, int i)
   return t;
 }
 
+TflTensor *tfl_inter(Conversion *c, int i)
+{
+  TflTensor *t = tensor_at(c, tfl_op(c)->ninter, tfl_op(c)->inter, i);
+  if (!t) kit_fail(c, ERR_ARGUMENT, "intermediate result %d is missing", i);
+  return t;
+}
+
+void tfl_assign(Conversion *c, int i, const Node *value)
+{
+  if (tfl_in(c, i)->variable) kit_frame_set(c->im, c->frame, tfl_in(c, i)->key, value);
+}
+
 int64_t tfl_int(Conversion *c, int slot, int64_t def) { return flat_int(&tfl_op(c)->options, slot, 4, def); }
 int64_t tfl_byte(Conversion *c, int slot, int64_t def) { return flat_int(&tfl_op(c)->options, slot, 1, def); }
 bool tfl_bool(Conversion *c, int slot) { return flat_uint(&tfl_op(c)->options, slot, 1, 0) != 0; }

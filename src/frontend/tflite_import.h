@@ -100,6 +100,9 @@ static inline const TflOperator *tfl_op(const Conversion *c) { return ((const Tf
 TflTensor *tfl_in(Conversion *, int i);  /* the tensor of input i; raises if it is left out */
 TflTensor *tfl_opt(Conversion *, int i); /* NULL if it is */
 TflTensor *tfl_out(Conversion *, int i);
+TflTensor *tfl_inter(Conversion *, int i); /* of an intermediate result */
+/* The variable tensor that is input i has another value from now on. */
+void tfl_assign(Conversion *, int i, const Node *value);
 /* A subgraph by its number, for control flow; raises when there is none or when it is being converted. */
 TflGraph *tfl_subgraph(Conversion *, int64_t index, const char *what);
 /* Converts a subgraph over these inputs; its outputs come out in out. */
@@ -142,8 +145,11 @@ const Node *tfl_rescale_by(Conversion *, const Node *x, int32_t multiplier, int 
 const Node *tfl_rescale1(Conversion *, const Node *x, double factor);
 /* The same on numbers, for tables. */
 int32_t tfl_rescale_value(int32_t x, int32_t multiplier, int shift);
-int32_t tfl_high_product(int32_t a, int32_t b);    /* round(a * b / 2^31), saturated */
-int32_t tfl_shifted_down(int32_t x, int exponent); /* round(x / 2^exponent), halves away from zero */
+int32_t tfl_high_product(int32_t a, int32_t b);     /* round(a * b / 2^31), saturated */
+int32_t tfl_shifted_down(int32_t x, int exponent);  /* round(x / 2^exponent), halves away from zero */
+int32_t tfl_word_product(int32_t a, int32_t b);     /* round(a * b / 2^15) of 16 bits, saturated */
+int32_t tfl_word_limited(int32_t x);                /* to 16 bits */
+bool tfl_power_of_two(double scale, int *exponent); /* is it one?  TFLite allows for the last bits */
 
 /* Activations of the options: as limits of the stored integers, or over real numbers. */
 enum { TFL_NONE, TFL_RELU, TFL_RELU_N1_TO_1, TFL_RELU6, TFL_TANH, TFL_SIGN_BIT };
@@ -158,6 +164,9 @@ const Node *tfl_stored(Conversion *, const Node *x, const TflTensor *out);
 /* One stored form to another, as QUANTIZE of integers does it; itself where both are the same. */
 const Node *tfl_restored(Conversion *, const Node *x, const TflTensor *in, const TflTensor *out);
 const Node *tfl_rounded(Conversion *, const Node *); /* to integers, halves away from zero */
+/* Integers as a constant; its elements at these places, which must be inside. */
+const Node *tfl_table(Conversion *, DType, int n, const int32_t *);
+const Node *tfl_look_up(Conversion *, const Node *table, const Node *at);
 /* A function of 8 or 16 bits by a table of all results, that of the lowest value first. */
 const Node *tfl_by_table(Conversion *, const Node *x, const int32_t *result, DType out);
 /* The table of a real function: what QUANTIZE gives of it in float32; of 16 bits between steps. */

@@ -22,7 +22,9 @@ C(range) C(one_hot) C(matrix_diag) C(matrix_set_diag)
 C(gather) C(gather_nd) C(scatter_nd) C(embedding_lookup) C(where) C(topk) C(unique) C(sparse_to_dense)
 C(dynamic_update_slice) C(segment_sum) C(unsorted_segment)
 /* tflite_ops_recurrent.c */
-C(rnn) C(sequence_rnn) C(sequence_lstm) C(svdf)
+C(rnn) C(sequence_rnn) C(svdf)
+/* tflite_ops_lstm.c */
+C(lstm) C(sequence_lstm)
 /* tflite_ops_vision.c */
 C(nms) C(detection) C(densify)
 /* tflite_ops_control.c */

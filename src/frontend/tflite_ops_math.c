@@ -31,14 +31,6 @@ const Node *tfl_convert_dequantize(Conversion *c)
 
 static bool is_stored(const TflTensor *t) { return tfl_is_quantized(t) && t->dtype.bits <= 16; }
 
-/* Is the scale a power of two?  TFLite allows for the last bits. */
-static bool power_of_two(double scale, int *exponent)
-{
-  double e = log2(scale);
-  *exponent = (int)round(e);
-  return fabs(e - *exponent) < 1e-3;
-}
-
 /* 16-bit data of scales that are powers of two: the side that counts finer is shifted down, halves away from zero. */
 static bool power_sum(Conversion *c, const char *op, const Node **out)
 {
@@ -46,7 +38,7 @@ static bool power_sum(Conversion *c, const char *op, const Node **out)
   const TflTensor *t[3] = {tfl_in(c, 0), tfl_in(c, 1), tfl_out(c, 0)};
   if (t[0]->dtype.bits != 16 || !flat_uint(&tfl_op(c)->options, 1, 1, 1)) return false;
   for (int i = 0; i < 3; i++)
-    if (!power_of_two(tfl_scale(c, t[i]), &e[i])) return false;
+    if (!tfl_power_of_two(tfl_scale(c, t[i]), &e[i])) return false;
   const Node *side[2];
   for (int i = 0; i < 2; i++) {
     int right = e[2] - e[i];
@@ -102,13 +94,72 @@ const Node *tfl_convert_mul(Conversion *c)
   return tfl_store(c, tfl_rescale1(c, product, (double)factor), out, activation);
 }
 
+/* 1 / x of x > 0, a multiplier of 31 bits; over: bits of x behind its top one. */
+static int32_t inverse(int32_t x, int *over)
+{
+  int zeros = __builtin_clz((unsigned)x);
+  *over = 31 - zeros;
+  int32_t fraction = (int32_t)(((uint32_t)x << zeros) & INT32_MAX);
+  int32_t half = (int32_t)(((int64_t)fraction + INT32_MAX + 1) / 2);
+  int32_t y = 1515870810 + tfl_high_product(half, -1010580540);
+  for (int i = 0; i < 3; i++) {
+    int32_t rest = (1 << 29) - tfl_high_product(half, y);
+    y += raised(tfl_high_product(y, rest), 2);
+  }
+  return raised(y, 1);
+}
+
+/* a / b in units of 2^(31 - shift) / multiplier; what is divided by zero is as far from it as can be. */
+static int32_t quotient(int32_t a, int32_t b, int32_t multiplier, int shift)
+{
+  if (b == 0) return a < 0 ? INT32_MIN / 2 : a > 0 ? INT32_MAX / 2 : 0;
+  if (b < 0) a = -a, b = -b;
+  if (a == 0) return 0;
+  int over;
+  int32_t by = inverse(b, &over);
+  int room = __builtin_clz(a > 0 ? (unsigned)a : 2 * (unsigned)-a - 1) - (a > 0);
+  int32_t y = tfl_high_product((int32_t)((uint32_t)a << room), by);
+  int down = over + room - shift;
+  if (down > 31) return 0;
+  y = tfl_high_product(y, multiplier);
+  return down >= 0 ? tfl_shifted_down(y, down) : raised(y, -down);
+}
+
+/* Of 8 bits: by a table of all pairs. */
+static const Node *quotient_bytes(Conversion *c, int64_t activation)
+{
+  const TflTensor *in[2] = {tfl_in(c, 0), tfl_in(c, 1)};
+  const TflTensor *out = tfl_out(c, 0);
+  if (in[0]->type != out->type || in[1]->type != out->type || out->dtype.bits != 8)
+    kit_fail(c, ERR_UNSUPPORTED, "%s over %s is not supported; 8 bits, float32 and int32 are",
+             tfl_type_name(in[0]->type), tfl_type_name(in[1]->type));
+  float factor = (float)tfl_scale(c, in[0]) / ((float)tfl_scale(c, in[1]) * (float)tfl_scale(c, out));
+  int32_t multiplier;
+  int shift;
+  tfl_multiplier((double)factor, &multiplier, &shift);
+  double lo, hi;
+  tfl_limits(c, out, activation, &lo, &hi);
+  int32_t least = (int32_t)dtype_imin(out->dtype);
+  int32_t *v = arena_array(c->im->arena, int32_t, 65536);
+  for (int i = 0; i < 65536; i++) {
+    int32_t a = i / 256 + least - (int32_t)tfl_zero(c, in[0]);
+    int32_t b = i % 256 + least - (int32_t)tfl_zero(c, in[1]);
+    double y = (double)quotient(a, b, multiplier, shift) + (double)tfl_zero(c, out);
+    v[i] = (int32_t)fmin(fmax(y, lo), hi);
+  }
+  const Node *at[2];
+  for (int i = 0; i < 2; i++) at[i] = kit_sub(c, kit_cast_to(c, kit_in(c, i), DT_I32), kit_scalar(c, DT_I32, least));
+  const Node *place = kit_add(c, kit_mul(c, at[0], kit_scalar(c, DT_I32, 256)), at[1]);
+  return tfl_look_up(c, tfl_table(c, out->dtype, 65536, v), place);
+}
+
 const Node *tfl_convert_div(Conversion *c)
 {
   const Node *a = kit_in(c, 0);
-  if (is_stored(tfl_out(c, 0)))
-    kit_fail(c, ERR_UNSUPPORTED, "quantized tensors are not supported; float32 and int32 are");
+  int64_t activation = tfl_byte(c, 0, 0);
+  if (is_stored(tfl_out(c, 0))) return quotient_bytes(c, activation);
   const char *op = dtype_is_float(kit_dtype_of(c, a)) ? "divide" : "trunc_divide";
-  return tfl_activation(c, kit_op2(c, op, a, kit_in(c, 1), NULL), tfl_byte(c, 0, 0));
+  return tfl_activation(c, kit_op2(c, op, a, kit_in(c, 1), NULL), activation);
 }
 
 const Node *tfl_convert_squared_difference(Conversion *c)
@@ -272,7 +323,7 @@ static const Node *logistic_words(Conversion *c, const Node *x, bool tangent)
   int64_t factor;
   uint32_t table[257];
   for (int i = 0; i < 257; i++) table[i] = logistic_entry(i);
-  bool power = power_of_two(scale, &exponent);
+  bool power = tfl_power_of_two(scale, &exponent);
   left = 12 + exponent;
   if (power && (left == 0 || (tangent && left == 1))) {
     factor = 3 << left;
@@ -415,14 +466,6 @@ const Node *tfl_convert_gelu(Conversion *c)
 
 /* ---- x * relu6(x + 3) / 6 ------------------------------------------------------------------------------------- */
 
-static int32_t word_limited(int32_t x) { return x > 32767 ? 32767 : x < -32768 ? -32768 : x; }
-
-/* round(a * b / 2^15) of 16 bits */
-static int32_t word_product(int32_t a, int32_t b)
-{
-  return a == -32768 && b == -32768 ? 32767 : (a * b + (1 << 14)) >> 15;
-}
-
 static int32_t word_multiplier(float factor, int *shift)
 {
   int32_t m;
@@ -444,11 +487,11 @@ static const Node *hard_swish_bytes(Conversion *c, const Node *x)
   int32_t v[256];
   for (int i = 0; i < 256; i++) {
     int32_t in = (int16_t)((i + (int32_t)dtype_imin(kit_dtype_of(c, x)) - zero) * 128);
-    int32_t on_output = word_product(in, out_factor);
+    int32_t on_output = tfl_word_product(in, out_factor);
     int32_t gate = in;
-    if (gate_shift > 0) gate = word_limited(gate * (1 << (gate_shift - 1)));
-    gate = word_product(gate, gate_factor);
-    if (gate_shift > 0) gate = word_limited(gate * 2);
+    if (gate_shift > 0) gate = tfl_word_limited(gate * (1 << (gate_shift - 1)));
+    gate = tfl_word_product(gate, gate_factor);
+    if (gate_shift > 0) gate = tfl_word_limited(gate * 2);
     if (gate_shift < 0) gate = tfl_shifted_down(gate, -gate_shift);
     gate = (gate + (1 << 15)) >> 1;
     int32_t y = tfl_shifted_down(gate * on_output / (1 << 15), -out_shift) + (int32_t)tfl_zero(c, out);
@@ -580,11 +623,28 @@ const Node *tfl_convert_log_softmax(Conversion *c)
   return kit_op1(c, "nn.log_softmax", x, "axis:i", kit_rank_of(c, x) - 1);
 }
 
+/* Results count in 1/128. */
+static const Node *l2_bytes(Conversion *c, const Node *x, int last)
+{
+  const TflTensor *out = tfl_out(c, 0);
+  enum { MORE = 7 };
+  if (tfl_in(c, 0)->dtype.bits != 8 || tfl_scale(c, out) != 1.0 / 128)
+    kit_fail(c, ERR_UNSUPPORTED, "%s to a scale of %g is not supported; 8 bits to 1/128 are",
+             tfl_type_name(tfl_in(c, 0)->type), tfl_scale(c, out));
+  x = tfl_centred(c, x, tfl_in(c, 0));
+  const Node *root = kit_op1(c, "qnn.contrib_rsqrt", kit_reduce1(c, "sum", kit_mul(c, x, x), last, true), NULL);
+  const Node *right = node_get(c->m, root, 1);
+  if (out->dtype.code == DT_UINT) x = kit_mul(c, x, kit_scalar(c, DT_I32, 1 << MORE)); /* rounded to that first */
+  else right = kit_sub(c, right, kit_scalar(c, DT_I32, MORE));
+  x = kit_op3(c, "qnn.contrib_multiply_shift", x, node_get(c->m, root, 0), right, "rounding:s", "DOUBLE");
+  return tfl_store(c, x, out, TFL_NONE);
+}
+
 const Node *tfl_convert_l2_normalization(Conversion *c)
 {
   const Node *x = kit_in(c, 0);
   int last = kit_rank_of(c, x) - 1;
-  if (is_stored(tfl_in(c, 0))) kit_fail(c, ERR_UNSUPPORTED, "quantized tensors are not supported; float32 is");
+  if (is_stored(tfl_in(c, 0))) return l2_bytes(c, x, last);
   const Node *norm = kit_sqrt(c, kit_reduce1(c, "sum", kit_mul(c, x, x), last, true));
   norm = kit_max2(c, norm, kit_scalar_like(c, x, 1e-6));
   return tfl_activation(c, kit_div(c, x, norm), tfl_byte(c, 0, 0));
@@ -630,16 +690,6 @@ static int32_t exp_below_zero(int32_t a)
   return a == 0 ? INT32_MAX : result;
 }
 
-static const Node *table_i32(Conversion *c, int n, const int32_t *v)
-{
-  return node_const_copy(c->m, DT_I32, 1, (int64_t[]){n}, v);
-}
-
-static const Node *look_up(Conversion *c, const Node *table, const Node *at)
-{
-  return kit_op2(c, "take", table, at, "axis:i,mode:s", 0, "fast");
-}
-
 /* exp(beta * scale * (x - largest)) of each difference comes from a table of fractions of 31 bits; their sum, with 12
  * bits before the point, is inverted in fixed point. */
 static const Node *softmax_bytes(Conversion *c, const Node *x, double beta)
@@ -662,10 +712,10 @@ static const Node *softmax_bytes(Conversion *c, const Node *x, double beta)
   int last = kit_rank_of(c, x) - 1;
   const Node *wide = kit_cast_to(c, x, DT_I32);
   const Node *below = kit_sub(c, kit_reduce1(c, "max", wide, last, true), wide);
-  const Node *sum = kit_reduce1(c, "sum", look_up(c, table_i32(c, 256, term), below), last, true);
+  const Node *sum = kit_reduce1(c, "sum", tfl_look_up(c, tfl_table(c, DT_I32, 256, term), below), last, true);
   const Node *inverse = kit_op1(c, "qnn.contrib_reciprocal", sum, "integer_bits:i", 12);
   const Node *right = kit_add(c, node_get(c->m, inverse, 1), kit_scalar(c, DT_I32, 31 - out->dtype.bits));
-  const Node *y = kit_op3(c, "qnn.contrib_multiply_shift", look_up(c, table_i32(c, 256, e), below),
+  const Node *y = kit_op3(c, "qnn.contrib_multiply_shift", tfl_look_up(c, tfl_table(c, DT_I32, 256, e), below),
                           node_get(c->m, inverse, 0), right, "rounding:s", "DOUBLE");
   double lo = (double)dtype_imin(out->dtype);
   y = kit_op1(c, "clip", y, "a_min:f,a_max:f", 0.0, (double)dtype_imax(out->dtype) - lo);
@@ -692,7 +742,7 @@ static const Node *fraction_table(Conversion *c, double least, double most, doub
   }
   int32_t *v = arena_array(c->im->arena, int32_t, 65536);
   for (int i = 0; i < 65536; i++) v[i] = at[i >> 7] + (((at[(i >> 7) + 1] - at[i >> 7]) * (i & 127) + 64) >> 7);
-  return table_i32(c, 65536, v);
+  return tfl_table(c, DT_I32, 65536, v);
 }
 
 static double over_one_plus(double x) { return 1 / (1 + x); }
@@ -712,7 +762,7 @@ static const Node *softmax_words(Conversion *c, const Node *x, double beta)
   const Node *below = kit_sub(c, wide, kit_reduce1(c, "max", wide, last, true));
   below = tfl_rescale1(c, below, tfl_scale(c, tfl_in(c, 0)) * beta / (10.0 / 65535.0));
   const Node *e =
-      look_up(c, fraction_table(c, -10, 0, exp), place_of(c, kit_add(c, below, kit_scalar(c, DT_I32, 32767))));
+      tfl_look_up(c, fraction_table(c, -10, 0, exp), place_of(c, kit_add(c, below, kit_scalar(c, DT_I32, 32767))));
   const Node *sum = kit_reduce1(c, "sum", e, last, true);
   /* bits above the sum's top one */
   const Node *shift = node_get(c->m, kit_op1(c, "qnn.contrib_reciprocal", sum, "integer_bits:i", 0), 1);
@@ -720,7 +770,7 @@ static const Node *softmax_words(Conversion *c, const Node *x, double beta)
   const Node *top = kit_op2(c, "left_shift", kit_cast_to(c, sum, DT_I64), kit_cast_to(c, room, DT_I64), NULL);
   top = kit_op2(c, "right_shift", kit_add(c, top, kit_scalar(c, DT_I64, 1 << 13)), kit_scalar(c, DT_I64, 14), NULL);
   top = kit_cast_to(c, kit_sub(c, top, kit_scalar(c, DT_I64, (1 << 15) + (1 << 16))), DT_I32);
-  const Node *inverse = look_up(c, fraction_table(c, 0, 1, over_one_plus), place_of(c, top));
+  const Node *inverse = tfl_look_up(c, fraction_table(c, 0, 1, over_one_plus), place_of(c, top));
   const Node *y = kit_op3(c, "qnn.contrib_multiply_shift", e, inverse, shift, "rounding:s", "UPWARD");
   return kit_cast_to(c, kit_op1(c, "clip", y, "a_min:f,a_max:f", 0.0, 32767.0), tfl_out(c, 0)->dtype);
 }

@@ -1,4 +1,4 @@
-/* tflite_ops_recurrent.c: cells with a state, and what runs one over a sequence.
+/* tflite_ops_recurrent.c: plain cells with a state, and what runs one over a sequence (LSTM: tflite_ops_lstm.c).
  *
  * States are variable tensors: they begin as the file has them, with zeros.  Quantized weights beside float data are
  * made real. */
@@ -72,51 +72,6 @@ const Node *tfl_convert_sequence_rnn(Conversion *c)
   const char *inputs[] = {"bias", "initial_h"};
   const char *f = activation_name(c, tfl_byte(c, 1, 0));
   const Node *r = kit_opn(c, "nn.rnn", 5, arg, "hidden_size:l,inputs:S,activations:S", units, 2, inputs, 1, &f);
-  return sequence_of(c, node_get(c->m, r, 0), time_major);
-}
-
-/* Gates come as input, forget, cell, output; nn.lstm has them as input, output, forget, cell. */
-static const Node *gates(Conversion *c, int first, bool biases)
-{
-  static const int order[] = {0, 3, 1, 2};
-  const Node *part[8];
-  for (int i = 0; i < 4; i++) part[i] = need_real(c, first + order[i]);
-  if (!biases) return with_directions(c, kit_concat(c, 4, part, 0));
-  int64_t n = 4 * kit_static_dim(c, part[0], 0);
-  part[4] = kit_full(c, kit_scalar(c, DT_F32, 0), kit_const_i64(c, 1, &n), DT_F32);
-  return with_directions(c, kit_concat(c, 5, part, 0));
-}
-
-enum { CELL_TO_INPUT = 9, BIAS = 12, PROJECTION = 16, STATE = 18, CELL = 19, NORM = 20 };
-
-const Node *tfl_convert_sequence_lstm(Conversion *c)
-{
-  want_float(c, 0);
-  if (!kit_opt(c, 1)) kit_fail(c, ERR_UNSUPPORTED, "an input gate that is one less the forget gate is not supported");
-  if (kit_opt(c, PROJECTION)) kit_fail(c, ERR_UNSUPPORTED, "a projection is not supported");
-  for (int i = NORM; i < c->nin; i++)
-    if (kit_opt(c, i)) kit_fail(c, ERR_UNSUPPORTED, "layer normalisation is not supported");
-  if (tfl_float(c, 1, 0) != 0) kit_fail(c, ERR_UNSUPPORTED, "a clipped cell is not supported");
-  bool time_major = tfl_bool(c, 3);
-  int64_t units = kit_static_dim(c, kit_in(c, 5), 1);
-  const Node *arg[7] = {time_first(c, kit_in(c, 0), time_major),
-                        gates(c, 1, false),
-                        gates(c, 5, false),
-                        gates(c, BIAS, true),
-                        with_directions(c, kit_in(c, STATE)),
-                        with_directions(c, kit_in(c, CELL))};
-  const char *inputs[] = {"bias", "initial_h", "initial_c", "peephole"};
-  int n = 3;
-  if (kit_opt(c, CELL_TO_INPUT)) { /* input, forget, output */
-    const Node *part[] = {need_real(c, CELL_TO_INPUT), need_real(c, CELL_TO_INPUT + 2),
-                          need_real(c, CELL_TO_INPUT + 1)};
-    arg[6] = with_directions(c, kit_concat(c, 3, part, 0));
-    n = 4;
-  }
-  const char *f = activation_name(c, tfl_byte(c, 0, 0));
-  const char *functions[] = {"Sigmoid", f, f};
-  const Node *r =
-      kit_opn(c, "nn.lstm", 3 + n, arg, "hidden_size:l,inputs:S,activations:S", units, n, inputs, 3, functions);
   return sequence_of(c, node_get(c->m, r, 0), time_major);
 }
 

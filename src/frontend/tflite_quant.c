@@ -70,6 +70,20 @@ int32_t tfl_shifted_down(int32_t x, int exponent)
   return (x >> exponent) + ((x & mask) > threshold ? 1 : 0);
 }
 
+int32_t tfl_word_limited(int32_t x) { return x > 32767 ? 32767 : x < -32768 ? -32768 : x; }
+
+int32_t tfl_word_product(int32_t a, int32_t b)
+{
+  return a == -32768 && b == -32768 ? 32767 : (a * b + (1 << 14)) >> 15;
+}
+
+bool tfl_power_of_two(double scale, int *exponent)
+{
+  double e = log2(scale);
+  *exponent = (int)round(e);
+  return fabs(e - *exponent) < 1e-3;
+}
+
 int32_t tfl_rescale_value(int32_t x, int32_t multiplier, int shift)
 {
   int32_t wide = (int32_t)((uint32_t)x << (shift > 0 ? shift : 0));
@@ -244,16 +258,25 @@ const Node *tfl_restored(Conversion *c, const Node *x, const TflTensor *in, cons
 
 /* ---- functions of 8 and 16 bits ---------------------------------------------------------------------------------- */
 
+const Node *tfl_table(Conversion *c, DType t, int n, const int32_t *v)
+{
+  char *data = arena_alloc(c->im->arena, (size_t)n * (size_t)dtype_bytes(t));
+  for (int i = 0; i < n; i++) value_store(value_int(t, v[i]), data + i * dtype_bytes(t));
+  return node_const_copy(c->m, t, 1, (int64_t[]){n}, data);
+}
+
+const Node *tfl_look_up(Conversion *c, const Node *table, const Node *at)
+{
+  return kit_op2(c, "take", table, at, "axis:i,mode:s", 0, "fast");
+}
+
 const Node *tfl_by_table(Conversion *c, const Node *x, const int32_t *result, DType out)
 {
   DType t = kit_dtype_of(c, x);
   int n = 1 << t.bits;
-  char *data = arena_alloc(c->im->arena, (size_t)n * (size_t)dtype_bytes(out));
-  for (int i = 0; i < n; i++) value_store(value_int(out, result[i]), data + i * dtype_bytes(out));
-  const Node *table = node_const_copy(c->m, out, 1, (int64_t[]){n}, data);
   const Node *at = kit_cast_to(c, x, DT_I32);
   if (t.code == DT_INT) at = kit_add(c, at, kit_scalar(c, DT_I32, n / 2));
-  return kit_op2(c, "take", table, at, "axis:i,mode:s", 0, "fast");
+  return tfl_look_up(c, tfl_table(c, out, n, result), at);
 }
 
 static float limited(float x, DType t) { return fminf(fmaxf(x, (float)dtype_imin(t)), (float)dtype_imax(t)); }

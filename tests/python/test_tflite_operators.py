@@ -253,6 +253,12 @@ for _dt in ("int8", "uint8", "int16"):
     for _op in ("MAXIMUM", "MINIMUM"):
         case(f"{_op}-{_dt}", _op, [q((5, 9), _dt), q((5, 9), _dt)], [q((5, 9), _dt)], (39, {}), 3)
         case(f"{_op}-{_dt}-row", _op, [q((5, 9), _dt), q((9,), _dt)], [q((5, 9), _dt)], (39, {}), 3)
+# what has no zero to divide by, of either sign; of quotients near zero LiteRT shifts by more bits than there are
+for _name, _low, _high, _act in [("above", 120, 255, 0), ("below", 0, 118, 0), ("relu6", 120, 255, 3)]:
+    case(f"DIV-uint8-{_name}", "DIV", [T((20, 30), "uint8", 0.0713, 119, low=150), T((20, 30), "uint8", 0.0517, 119, low=_low, high=_high)],
+         [T((20, 30), "uint8", 0.3, 100)], (29, {0: ("i8", _act)}), 2)
+case("DIV-uint8-row", "DIV", [T((20, 30), "uint8", 0.0713, 119, high=90), T((30,), "uint8", 0.0517, 119, low=130)],
+     [T((20, 30), "uint8", 0.01, 7)], (29, {}), 2)
 for _op, _opt in [("ADD", 11), ("SUB", 28)]:
     case(f"{_op}-int16-power", _op, [T((20, 30), "int16", 2.0**-15), T((20, 30), "int16", 2.0**-12)],
          [T((20, 30), "int16", 2.0**-12)], (_opt, {1: ("bool", True)}), 3)
@@ -328,6 +334,10 @@ for _scale in (0.0003, 0.001, 0.00005):
          (9, {0: ("f32", 1.0)}), 3)
 case("LOG_SOFTMAX-float", "LOG_SOFTMAX", [T((3, 12))], [T((3, 12))], (36, {}), rtol=1e-4)
 case("L2_NORMALIZATION-float", "L2_NORMALIZATION", [T((2, 3, 12))], [T((2, 3, 12))], (12, {}))
+for _dt, _zero in [("int8", 0), ("uint8", 128)]:
+    for _shape in ((1, 7), (3, 5, 12), (2, 1)):
+        case(f"L2_NORMALIZATION-{_dt}-{len(_shape)}-{_shape[0]}", "L2_NORMALIZATION", [q(_shape, _dt)],
+             [T(_shape, _dt, 1 / 128, _zero)], (12, {}), 2)
 case("LOCAL_RESPONSE_NORMALIZATION", "LOCAL_RESPONSE_NORMALIZATION", [T((1, 4, 4, 10))], [T((1, 4, 4, 10))],
      (13, {0: ("i32", 2), 1: ("f32", 2.0), 2: ("f32", 0.1), 3: ("f32", 0.75)}), rtol=1e-4)
 

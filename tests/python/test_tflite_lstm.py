@@ -1,0 +1,102 @@
+"""LSTM cells of TFLite, in integers and in floats, against LiteRT: every form of the cell, over one call and several."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+import numpy as np
+import pytest
+
+from test_tflite_operators import compare
+from tflite_writer import Model
+
+BATCH, STEPS, INPUTS, UNITS = 2, 4, 5, 6
+
+
+class Form(NamedTuple):
+    """Which parts a cell has."""
+
+    cifg: bool = False  # no input gate
+    peephole: bool = False
+    norm: bool = False
+    projection: int = 0  # results
+    clip: Tuple[float, float] = (0.0, 0.0)
+    time_major: bool = False
+    zero: int = 0  # zero point of the hidden values, other than the results' where there is a projection
+    op: str = "UNIDIRECTIONAL_SEQUENCE_LSTM"
+
+
+def model(form: Form, integers: bool, seed: int = 1) -> Tuple[bytes, List[np.ndarray]]:
+    rng = np.random.default_rng(seed)
+    results = form.projection or UNITS
+    one = form.op == "LSTM"
+    shape = (BATCH, INPUTS) if one else (STEPS, BATCH, INPUTS) if form.time_major else (BATCH, STEPS, INPUTS)
+    m = Model()
+    scale = {"x": 0.02, "w": 0.01, "h": 0.011, "p": 0.0002, "c": 2.0**-11, "n": 0.0003, "inter": 0.004}
+
+    def q(kind: str, zero: int = 0) -> Dict[str, Any]:
+        return {"scale": scale[kind], "zero": zero} if integers else {}
+
+    def const(name: str, size: Tuple[int, ...], dtype: str, kind: str) -> int:
+        if not integers:
+            return m.const(name, (rng.standard_normal(size) * 0.5).astype("float32"))
+        limit = {"int8": 127, "int16": 30000, "int32": 3000}[dtype]
+        value = rng.integers(-limit, limit + 1, size).astype(dtype)
+        return m.const(name, value, scale=scale.get(kind, 1e-4), zero=0)
+
+    x = m.input("x", shape, "int8" if integers else "float32", **q("x", -7))
+    gates = range(1, 4) if form.cifg else range(4)
+    ins = [x] + [-1] * 23
+    for g in gates:
+        ins[1 + g] = const(f"w{g}", (UNITS, INPUTS), "int8", "w")
+        ins[5 + g] = const(f"r{g}", (UNITS, results), "int8", "w")
+        ins[12 + g] = const(f"b{g}", (UNITS,), "int32", "b")
+        if form.norm:
+            ins[20 + g] = const(f"n{g}", (UNITS,), "int16", "n")
+        if form.peephole and g != 2:
+            ins[9 + (2 if g == 3 else g)] = const(f"p{g}", (UNITS,), "int16", "p")
+    if form.projection:
+        ins[16] = const("v", (results, UNITS), "int8", "w")
+        ins[17] = const("vb", (results,), "int32", "b")
+    zero = 9 if form.projection else form.zero
+    ins[18] = m.tensor("h", (BATCH, results), "int8" if integers else "float32", variable=True, **q("h", zero))
+    ins[19] = m.tensor("c", (BATCH, UNITS), "int16" if integers else "float32", variable=True, **q("c"))
+    inter = []
+    if integers:
+        for g in range(4):
+            inter.append(m.tensor(f"i{g}", (), "int16", scale=scale["inter"], zero=0))
+        inter.append(m.tensor("hidden", (), "int8", scale=scale["h"], zero=form.zero))
+    y = m.tensor("y", (*shape[:-1], results), "int8" if integers else "float32", **q("h", zero))
+    options = {0: ("i8", 4), 1: ("f32", form.clip[0]), 2: ("f32", form.clip[1])}
+    if not one:
+        options[3] = ("bool", form.time_major)
+    outs = [y]
+    m.op(form.op, ins if form.norm else ins[:20], outs, (14 if one else 71, options), 3 if integers else 1,
+         intermediates=inter)
+    m.output(y)
+    if integers:
+        return m.bytes(), [rng.integers(-128, 128, shape).astype("int8")]
+    return m.bytes(), [rng.standard_normal(shape).astype("float32")]
+
+
+FORMS = {
+    "plain": Form(), "time-major": Form(time_major=True), "zero-point": Form(zero=11), "cifg": Form(cifg=True),
+    "peephole": Form(peephole=True), "clip": Form(clip=(0.4, 0.0)), "projection": Form(projection=3),
+    "projection-zero": Form(projection=3, zero=-20), "projection-clip": Form(projection=3, clip=(0.5, 0.3)),
+    "norm": Form(norm=True), "everything": Form(True, True, True, 3, (0.7, 0.8), True),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_integers(name: str) -> None:
+    compare(*model(FORMS[name], True))
+
+
+@pytest.mark.parametrize("name", [n for n in FORMS if "zero" not in n])
+def test_floats(name: str) -> None:
+    compare(*model(FORMS[name], False), atol=1e-5)
+
+
+@pytest.mark.parametrize("integers", [False, True])
+def test_one_step(integers: bool) -> None:
+    compare(*model(Form(op="LSTM"), integers), atol=1e-5)
