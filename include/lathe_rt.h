@@ -463,6 +463,8 @@ LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_set_input_view(LatheRtExecutor 
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_set_output_view(LatheRtExecutor *, int32_t i, const LatheRtTensor *,
                                                                  LatheRtError *err);
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_run(LatheRtExecutor *, LatheRtError *err);
+/* What a model keeps from one run to the next (a recurrent cell's state, variables) begins anew with the next run. */
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_executor_reset(LatheRtExecutor *, LatheRtError *err);
 /* Borrowed until the next run or the end of the executor; of an input until it is set again. */
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_get_output(LatheRtExecutor *, int32_t i, const LatheRtTensor **out,
                                                             LatheRtError *err);

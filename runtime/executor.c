@@ -19,15 +19,16 @@ void *rt_executor_room(LatheRtExecutor *x, int32_t n, size_t size)
 
 static void make_entry(LatheRtExecutor *x, EntryState *e, const ModelEntry *entry)
 {
-  int32_t out = entry->about.noutputs;
+  int32_t out = entry->nout;
   e->entry = entry;
   e->inputs_changed = true;
-  e->input = rt_executor_room(x, entry->about.ninputs, sizeof *e->input);
+  e->input = rt_executor_room(x, entry->nin, sizeof *e->input);
   e->output = rt_executor_room(x, out, sizeof *e->output);
   e->object = rt_executor_room(x, out, sizeof *e->object);
   e->place = rt_executor_room(x, out, sizeof *e->place);
   e->direct = rt_executor_room(x, out, sizeof *e->direct);
   e->storage = rt_executor_room(x, x->model->ndevice, sizeof *e->storage);
+  e->kept = rt_executor_room(x, entry->nstate, sizeof *e->kept);
   e->made = !x->no_room;
 }
 
@@ -76,7 +77,7 @@ LatheRtCode lathe_rt_executor_new(LatheRtModel *m, LatheRtExecutor **out, LatheR
 
 static void drop_objects(EntryState *e)
 {
-  for (int32_t i = 0; i < e->entry->about.noutputs; i++) {
+  for (int32_t i = 0; i < e->entry->nout; i++) {
     lathe_rt_object_free(e->object[i]);
     e->object[i] = NULL;
   }
@@ -96,8 +97,9 @@ static void drop_entry(LatheRtExecutor *x, EntryState *e)
 {
   if (!e->made) return;
   drop_objects(e);
-  for (int32_t i = 0; i < e->entry->about.ninputs; i++) rt_value_clear(&e->input[i]);
-  for (int32_t i = 0; i < e->entry->about.noutputs; i++) rt_value_clear(&e->output[i]);
+  for (int32_t i = 0; i < e->entry->nin; i++) rt_value_clear(&e->input[i]);
+  for (int32_t i = 0; i < e->entry->nout; i++) rt_value_clear(&e->output[i]);
+  for (int32_t i = 0; i < e->entry->nstate; i++) rt_value_clear(&e->kept[i]);
   drop_static(x, e);
 }
 
@@ -453,12 +455,83 @@ static LatheRtCode copy_outputs(LatheRtExecutor *x, LatheRtError *err)
   return LATHE_RT_OK;
 }
 
+/* ---- states ------------------------------------------------------------------------------------ */
+
+/* All zeros, in memory of the executor's. */
+static LatheRtCode begin_state(LatheRtExecutor *x, int32_t i, LatheRtError *err)
+{
+  const LatheRtPort *p = &x->at->entry->about.inputs[i];
+  Value *v = &x->at->input[i];
+  RT_TRY(rt_value_tensor(&x->heap[x->at->entry->input[i].device], v, p->dtype, p->ndim, p->shape, err));
+  size_t bytes = rt_value_bytes(v);
+  void *zeros = calloc(bytes + 1, 1);
+  LatheRtTensor from = v->tensor;
+  from.device = (LatheRtDevice){LATHE_RT_CPU, 0};
+  from.data = zeros;
+  LatheRtCode code = zeros ? lathe_rt_tensor_copy(&from, &v->tensor, err) : rt_no_memory(err, "a state");
+  free(zeros);
+  return input_set(x, i, code);
+}
+
+static LatheRtCode begin_states(LatheRtExecutor *x, LatheRtError *err)
+{
+  const ModelEntry *e = x->at->entry;
+  for (int32_t i = e->about.ninputs; i < e->nin; i++)
+    if (x->at->input[i].kind == VALUE_NONE) RT_TRY(begin_state(x, i, err));
+  return LATHE_RT_OK;
+}
+
+static LatheRtCode copy_value(LatheRtExecutor *x, Value *to, const Value *from, LatheRtError *err)
+{
+  return to->tensor.data == from->tensor.data ? LATHE_RT_OK
+                                              : rt_copy(x, &to->tensor, &from->tensor, rt_value_bytes(from), err);
+}
+
+/* After a run: what came out of the states goes in next time.  A static program's outputs are overwritten by the next
+ * run, and may lie in the memory of inputs: those are copied twice, so that none is read after it is written. */
+static LatheRtCode keep_states(LatheRtExecutor *x, LatheRtError *err)
+{
+  const ModelEntry *e = x->at->entry;
+  Value *in = x->at->input + e->about.ninputs;
+  Value *out = x->at->output + e->about.noutputs;
+  if (!e->is_static) {
+    for (int32_t i = 0; i < e->nstate; i++) rt_value_copy(&in[i], &out[i]);
+    return LATHE_RT_OK;
+  }
+  for (int32_t i = 0; i < e->nstate; i++) {
+    bool apart = true;
+    for (int32_t k = 0; k < e->nstate; k++)
+      apart = apart && (k == i || !overlap(&in[k], out[i].tensor.device, out[i].tensor.data, rt_value_bytes(&out[i])));
+    rt_value_clear(&x->at->kept[i]);
+    if (apart) continue;
+    RT_TRY(rt_value_tensor(&x->heap[e->output[e->about.noutputs + i].device], &x->at->kept[i], out[i].tensor.dtype,
+                           out[i].tensor.ndim, out[i].dim, err));
+    RT_TRY(copy_value(x, &x->at->kept[i], &out[i], err));
+  }
+  for (int32_t i = 0; i < e->nstate; i++) {
+    const Value *from = x->at->kept[i].kind == VALUE_TENSOR ? &x->at->kept[i] : &out[i];
+    RT_TRY(copy_value(x, &in[i], from, err));
+  }
+  return LATHE_RT_OK;
+}
+
+LatheRtCode lathe_rt_executor_reset(LatheRtExecutor *x, LatheRtError *err)
+{
+  if (!x) return rt_null(err, "executor_reset");
+  for (int32_t k = 0; k < x->model->nentry; k++) {
+    EntryState *e = &x->entry[k];
+    for (int32_t i = e->entry->about.ninputs; i < e->entry->nin; i++) rt_value_clear(&e->input[i]);
+  }
+  return LATHE_RT_OK;
+}
+
 /* ---- running ---------------------------------------------------------------------------------- */
 
 LatheRtCode lathe_rt_run(LatheRtExecutor *x, LatheRtError *err)
 {
   if (!x) return rt_null(err, "run");
   RT_TRY(rt_pool_check(err));
+  RT_TRY(begin_states(x, err));
   if (x->at->inputs_changed) RT_TRY(check_inputs(x, err));
   x->at->inputs_changed = false;
   x->at->has_run = false;
@@ -467,6 +540,7 @@ LatheRtCode lathe_rt_run(LatheRtExecutor *x, LatheRtError *err)
   drop_objects(x->at);
   LatheRtCode code = x->at->entry->is_static ? rt_static_run(x, err) : rt_vm_run(x, err);
   if (code == LATHE_RT_OK) code = copy_outputs(x, err);
+  if (code == LATHE_RT_OK) code = keep_states(x, err);
   LatheRtCode waited = rt_wait_all(x, code == LATHE_RT_OK ? err : NULL);
   if (code == LATHE_RT_OK) code = waited;
   x->at->has_run = code == LATHE_RT_OK;

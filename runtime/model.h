@@ -94,7 +94,9 @@ typedef struct ModelPort {
 
 /* A function that callers see. */
 typedef struct ModelEntry {
-  LatheRtEntry about; /* first */
+  LatheRtEntry about; /* first; its ports go on with those of the states */
+  int32_t nstate;
+  int32_t nin, nout; /* with the states */
   int32_t func;
   bool is_static;
   const ModelPort *input, *output;
@@ -311,6 +313,7 @@ typedef struct EntryState {
   bool *direct;           /* … written there by the kernels, not copied after the run */
   bool made;              /* there is room for all of this */
   bool ready, inputs_changed, has_run;
+  Value *kept; /* of each state: room for its next value where that lies on another's */
   /* static programs */
   void **storage; /* on each device */
   Value *reg;

@@ -35,9 +35,12 @@
  *   function  = str name  u32 registers  u32 params  u32 results
  *               list u8 (kinds of the scalars: SCALAR_INT or SCALAR_FLOAT)
  *               list instruction
- *   entry     = str name  u32 function  u32 flags (ENTRY_STATIC)  list port (inputs)  list port (outputs)
+ *   entry     = str name  u32 function  u32 flags (ENTRY_STATIC, states << ENTRY_STATES)
+ *               list port (inputs)  list port (outputs)
  *               list u64 (bytes of planned storage on each device)  u64 storage_bound
- *               the function's parameters are the inputs, its results the outputs
+ *               the function's parameters are the inputs, its results the outputs; so many of the last inputs and
+ *               of the last outputs are states, which callers do not see: all zeros in the first run, then what the
+ *               run before gave
  *   port      = str name  str type  u8 kind (PortKind)  u32 device  dtype  list i64 (shape)
  *               a dimension: 0 or more, or -1 - symbol, or DIM_UNKNOWN
  *
@@ -95,7 +98,7 @@
 #include <stdint.h>
 
 #define MODEL_MAGIC "LATHEMD" /* and the zero */
-enum { MODEL_VERSION = 4, ENTRY_STATIC = 1 };
+enum { MODEL_VERSION = 4, ENTRY_STATIC = 1, ENTRY_STATES = 8 };
 enum { MODEL_ALIGN = 64 /* of blobs */, MODEL_MAX_STACK = 64, MODEL_MAX_DEVICES = 64 };
 #define PREPARE_NONE UINT32_MAX
 #define DIM_UNKNOWN INT64_MIN

@@ -651,15 +651,35 @@ static bool has_calls(const ModelFunc *f)
   return false;
 }
 
+/* A state goes in as it comes out: a tensor of known sizes. */
+static void check_state(Reader *r, const LatheRtEntry *about, int32_t i)
+{
+  const LatheRtPort *in = &about->inputs[about->ninputs + i];
+  const LatheRtPort *out = &about->outputs[about->noutputs + i];
+  bool fits = in->kind == PORT_TENSOR && out->kind == PORT_TENSOR && in->ndim == out->ndim &&
+              rt_same_dtype(in->dtype, out->dtype) && rt_same_device(in->device, out->device) &&
+              in->dtype.code != LATHE_RT_STRING;
+  for (int32_t d = 0; fits && d < in->ndim; d++) fits = in->shape[d] >= 0 && in->shape[d] == out->shape[d];
+  if (!fits) bad(r, "state '%.60s' of entry '%.60s' does not come out as it goes in", in->name, about->name);
+}
+
 static void read_entry(Reader *r, ModelEntry *e)
 {
   LatheRtModel *m = r->m;
   LatheRtEntry *about = &e->about;
   about->name = string(r);
   e->func = index_of(r, m->nfunc, "function");
-  e->is_static = u32(r) & ENTRY_STATIC;
-  about->inputs = read_ports(r, &about->ninputs, &e->input);
-  about->outputs = read_ports(r, &about->noutputs, &e->output);
+  uint32_t flags = u32(r);
+  e->is_static = flags & ENTRY_STATIC;
+  e->nstate = (int32_t)(flags >> ENTRY_STATES);
+  about->inputs = read_ports(r, &e->nin, &e->input);
+  about->outputs = read_ports(r, &e->nout, &e->output);
+  if (ok(r) && (e->nstate > e->nin || e->nstate > e->nout))
+    bad(r, "entry '%.60s' has %d states, %d inputs and %d outputs", about->name, e->nstate, e->nin, e->nout);
+  if (!ok(r)) return;
+  about->ninputs = e->nin - e->nstate;
+  about->noutputs = e->nout - e->nstate;
+  for (int32_t i = 0; i < e->nstate; i++) check_state(r, about, i);
   int32_t n;
   e->storage_bytes = numbers(r, &n, "sizes of storage");
   if (n != m->ndevice) bad(r, "entry '%.60s' has storage on %d devices, there are %d", about->name, n, m->ndevice);
@@ -671,7 +691,7 @@ static void read_entry(Reader *r, ModelEntry *e)
   if (!ok(r)) return;
   const ModelFunc *f = &m->func[e->func];
   about->is_dynamic = e->is_static ? 0 : has_calls(f) ? 2 : 1;
-  if (f->nparam != about->ninputs || f->nret != about->noutputs)
+  if (f->nparam != e->nin || f->nret != e->nout)
     bad(r, "the function of entry '%.60s' does not fit its inputs and outputs", about->name);
 }
 

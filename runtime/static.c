@@ -129,7 +129,7 @@ static LatheRtCode prepare_ins(LatheRtExecutor *x, const Ins *ins, LatheRtError 
 
 static LatheRtCode check_inputs_static(const ModelEntry *e, LatheRtError *err)
 {
-  for (int32_t i = 0; i < e->about.ninputs; i++) {
+  for (int32_t i = 0; i < e->nin; i++) {
     bool fits = e->about.inputs[i].kind == PORT_TENSOR;
     for (int32_t d = 0; fits && d < e->about.inputs[i].ndim; d++) fits = e->about.inputs[i].shape[d] >= 0;
     if (!fits) return rt_broken(err, "a static program has an input without a shape");
@@ -187,7 +187,7 @@ LatheRtCode rt_static_prepare(LatheRtExecutor *x, LatheRtError *err)
   if (x->no_room) return rt_no_memory(err, "executor");
   RT_TRY(check_single(f, set, err));
   RT_TRY(make_storage(x, err));
-  for (int32_t i = 0; i < e->about.ninputs; i++) {
+  for (int32_t i = 0; i < e->nin; i++) {
     const LatheRtPort *port = &e->about.inputs[i];
     rt_value_set(&at->reg[i], port->device, port->dtype, port->ndim, port->shape, NULL);
     RT_TRY(rt_tensor_check(&at->reg[i].tensor, err));

@@ -145,7 +145,7 @@ void rt_strings_sweep(LatheRtExecutor *x, bool all)
   Strings *t = &x->strings;
   if (!t->n) return;
   for (int32_t e = 0; !all && e < x->model->nentry; e++)
-    for (int32_t i = 0; i < x->entry[e].entry->about.ninputs; i++) keep(x, &x->entry[e].input[i]);
+    for (int32_t i = 0; i < x->entry[e].entry->nin; i++) keep(x, &x->entry[e].input[i]);
   for (int32_t i = 0; i < t->n; i++) {
     if (!t->item[i].kept) {
       free((char *)t->item[i].s);

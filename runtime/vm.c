@@ -238,7 +238,7 @@ static LatheRtCode tail_call(LatheRtExecutor *x, const Ins *ins, LatheRtError *e
 /* An output must not be the caller's own memory. */
 static bool is_borrowed_input(const LatheRtExecutor *x, const Value *v)
 {
-  for (int32_t i = 0; v->kind == VALUE_TENSOR && !v->storage && i < x->at->entry->about.ninputs; i++)
+  for (int32_t i = 0; v->kind == VALUE_TENSOR && !v->storage && i < x->at->entry->nin; i++)
     if (x->at->input[i].kind == VALUE_TENSOR && x->at->input[i].tensor.data == v->tensor.data) return true;
   return false;
 }
@@ -349,7 +349,7 @@ static LatheRtCode run_frames(LatheRtExecutor *x, LatheRtCode code, LatheRtError
 LatheRtCode rt_vm_run(LatheRtExecutor *x, LatheRtError *err)
 {
   LatheRtCode code = push_frame(x, &x->model->func[x->at->entry->func], err);
-  for (int32_t i = 0; code == LATHE_RT_OK && i < x->at->entry->about.ninputs; i++)
+  for (int32_t i = 0; code == LATHE_RT_OK && i < x->at->entry->nin; i++)
     rt_value_copy(&x->frame[0].reg[i], &x->at->input[i]);
   return run_frames(x, code, err);
 }

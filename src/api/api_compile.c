@@ -71,8 +71,11 @@ static void module_ports(Call *c)
   const Node *f = graph_main(arg_module(c, 0));
   Arena *a = scratch(c->ctx);
   LatheValue *v = api_val_list(c, 2, c->out);
-  LatheValue *in = api_val_list(c, fn_nparams(f), &v[0]);
-  for (int i = 0; i < fn_nparams(f); i++) {
+  const Expr *states = annots_get(&f->u.func->attrs, "states"); /* callers do not see them */
+  int hidden = states && states->kind == E_INT && states->u.i > 0 ? (int)states->u.i : 0;
+  int nin = fn_nparams(f) > hidden ? fn_nparams(f) - hidden : 0;
+  LatheValue *in = api_val_list(c, nin, &v[0]);
+  for (int i = 0; i < nin; i++) {
     LatheValue *row = api_val_list(c, 2, &in[i]);
     row[0] = api_val_str(c, f->arg[i]->name);
     row[1] = api_val_str(c, type_text(a, f->arg[i]->type));
@@ -81,7 +84,7 @@ static void module_ports(Call *c)
   bool tuple = t && t->kind == TY_TUPLE;
   const Expr *names = annots_get(&f->u.func->attrs, "output_names");
   const char *name = names && names->kind == E_STR ? names->u.str : "";
-  int n = tuple ? t->nfield : 1;
+  int n = tuple ? t->nfield > hidden ? t->nfield - hidden : 0 : 1;
   LatheValue *out = api_val_list(c, n, &v[1]);
   for (int i = 0; i < n; i++) {
     LatheValue *row = api_val_list(c, 2, &out[i]);

@@ -895,6 +895,12 @@ static void add_entry(Program *p, Map *callees, Callees *queue, const char *name
   ProgEntry entry = {.name = name, .func = p->func.n};
   add_inputs(p, &entry, func);
   add_outputs(p, &entry, func);
+  /* so many of the last parameters and results are kept by executors from one run to the next */
+  const Expr *states = annots_get(&func->u.func->attrs, "states");
+  if (states && states->kind == E_INT) entry.nstate = (int)states->u.i;
+  if (entry.nstate < 0 || entry.nstate > entry.input.n || entry.nstate > entry.output.n)
+    raise(p->ctx, ERR_ARGUMENT, NOWHERE, "@%s says that it has %d states; it has %d parameters and %d results", name,
+          entry.nstate, entry.input.n, entry.output.n);
   Callee *c = emit_add_callee(p, callees, func, func, name);
   c->entry = true;
   vec_push(p->arena, queue, c);

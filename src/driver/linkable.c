@@ -76,9 +76,11 @@ typedef struct Header {
   const char *name;
   Arena *arena;
   Text text;
-  const ProgEntry *entry; /* that is being written … */
-  const char *prefix;     /* … and what its names begin with */
-  StrMap used;            /* identifiers handed out */
+  ProgEntry shown;        /* the entry without its states … */
+  const ProgEntry *entry; /* … which is being written, that of this number … */
+  int index;
+  const char *prefix; /* … and what its names begin with */
+  StrMap used;        /* identifiers handed out */
   const char **in, **out, **size;
 } Header;
 
@@ -125,6 +127,14 @@ static bool all_known(const ProgPort *p)
   return p->kind == PORT_TENSOR && !dtype_is_string(p->dtype);
 }
 
+static ProgEntry without_states(const ProgEntry *e)
+{
+  ProgEntry shown = *e;
+  shown.input.n -= e->nstate;
+  shown.output.n -= e->nstate;
+  return shown;
+}
+
 static bool has_run(const ProgEntry *e)
 {
   for (int i = 0; i < e->input.n; i++)
@@ -148,7 +158,8 @@ static void describe(Header *h, const char *path)
   text_printf(t, "/* %s.h: a model compiled by Lathe, to be linked into a C program:\n *\n", h->name);
   text_printf(t, " *   %s\n *\n", driver_c_command(h->arena, base ? base + 1 : path));
   for (int e = 0; e < h->p->entry.n; e++) {
-    const ProgEntry *entry = &h->p->entry.v[e];
+    const ProgEntry shown = without_states(&h->p->entry.v[e]);
+    const ProgEntry *entry = &shown;
     if (h->p->entry.n > 1) text_printf(t, " * %s:\n", entry->name);
     for (int i = 0; i < entry->input.n; i++)
       text_printf(t, " *   %-7s %-20s %s\n", "input", entry->input.v[i].name, entry->input.v[i].type);
@@ -269,7 +280,7 @@ static void put_run(Header *h)
   if (copies) text_add(t, "  const LatheRtTensor *result;\n  size_t bytes;\n");
   if (h->p->entry.n > 1)
     text_printf(t, "  if ((code = lathe_rt_executor_select(executor, %d, err)) != LATHE_RT_OK) return code;\n",
-                (int)(p - h->p->entry.v));
+                h->index);
   for (int i = 0; i < p->input.n; i++) put_input(h, i);
   text_add(t, "  if ((code = lathe_rt_run(executor, err)) != LATHE_RT_OK) return code;\n");
   for (int i = 0; i < p->output.n; i++) {
@@ -288,7 +299,9 @@ static void put_run(Header *h)
 /* The first entry's names are the model's; those of the others have the entry's name in them. */
 static void begin_entry(Header *h, int k)
 {
-  const ProgEntry *p = h->entry = &h->p->entry.v[k];
+  h->index = k;
+  h->shown = without_states(&h->p->entry.v[k]);
+  const ProgEntry *p = h->entry = &h->shown;
   h->used = (StrMap){0};
   char *prefix = arena_printf(h->arena, k ? "%s_%s" : "%s", h->name, p->name);
   for (char *c = prefix; *c; c++)

@@ -153,6 +153,7 @@ typedef struct ProgEntry {
   int func;
   bool is_static;
   Vec(ProgPort) input, output;
+  int nstate;              /* so many of the last of both are states (model_format.h) */
   Pieces piece;            /* of a static one: what was placed */
   uint64_t *storage_bytes; /* planned, on each device */
   uint64_t storage_bound;

@@ -284,7 +284,7 @@ static void entry(Out *o, const Program *p, const ProgEntry *e)
 {
   str(o, e->name);
   u32(o, e->func);
-  u32(o, e->is_static ? ENTRY_STATIC : 0);
+  u32(o, (e->is_static ? ENTRY_STATIC : 0) | (uint32_t)e->nstate << ENTRY_STATES);
   u32(o, e->input.n);
   for (int i = 0; i < e->input.n; i++) port(o, &e->input.v[i]);
   u32(o, e->output.n);

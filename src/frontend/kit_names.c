@@ -201,10 +201,10 @@ void kit_keep_params(Import *im, Frame *f, int n, const char *const *name, KitNo
   }
 }
 
-void kit_set_main(Import *im, const KitNodes *params, int n, const Node *const *out, const char **name)
+void kit_set_main(Import *im, const KitNodes *params, int n, const Node *const *out, const char **name, int states)
 {
   if (im->report) {
-    im->report->noutputs = n;
+    im->report->noutputs = n - states;
     im->report->output_name = name;
   }
   const Node *body = n == 1 ? out[0] : node_tuple(im->m, n, out);
@@ -212,6 +212,7 @@ void kit_set_main(Import *im, const KitNodes *params, int n, const Node *const *
   Text list = text_new(im->arena);
   for (int i = 0; i < n; i++) text_printf(&list, "%s%s", i ? "\n" : "", name[i]);
   annots_set(im->m->arena, &attrs, "output_names", expr_str(im->m, text_str(&list)));
+  if (states) annots_set(im->m->arena, &attrs, "states", expr_i32(im->m, states));
   module_set(im->m, "main", GLOBAL_GRAPH,
              (void *)(uintptr_t)node_func(im->m, params->n, params->v, body, body->type, &attrs));
 }

@@ -4,6 +4,9 @@
  * the weights constants in it, and a report.  Operators are converted in the order of the file, in which each comes
  * after what it takes.  Other subgraphs are bodies of control flow; they see their own tensors alone.
  *
+ * Variable tensors of the first subgraph, and resource variables, are states: parameters and results of @main that
+ * executors keep from one run to the next (kit_set_main).
+ *
  * Inputs and outputs have the names that the model's signature gives them, else those of their tensors. */
 #include "frontend/tflite_import.h"
 
@@ -118,29 +121,94 @@ static void convert_operator(Import *im, Frame *f, TflGraph *g, const TflOperato
   kit_end(&c);
 }
 
+/* What a variable tensor holds at first: zeros, or the zero point. */
+static const Node *first_value(Import *im, const TflTensor *t)
+{
+  for (int d = 0; d < t->ndim; d++)
+    if (t->dim[d] < 0)
+      raise(im->ctx, ERR_SHAPE, NOWHERE, "tflite: the variable '%s' has a dimension of %" PRId64, t->name, t->dim[d]);
+  ConstData data = {.dtype = t->dtype};
+  size_t count = kit_const_shape(im, t->name, t->ndim, t->dim, &data);
+  size_t size = (size_t)dtype_bytes(t->dtype);
+  if (data.bytes > (size_t)1 << 30)
+    raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "tflite: the variable '%s' has %zu bytes; there are at most 2^30", t->name,
+          data.bytes);
+  char *bytes = arena_alloc(im->m->arena, data.bytes + 1);
+  for (size_t k = 0; t->q.n == 1 && dtype_is_int(t->dtype) && k < count; k++)
+    value_store(value_int(t->dtype, t->q.zero[0]), bytes + k * size);
+  data.data = bytes;
+  return node_const(im->m, &data);
+}
+
 static void define_constants(Import *im, Frame *f, TflGraph *g)
 {
   for (int i = 0; i < g->ntensors; i++) {
     TflTensor *t = &g->tensor[i];
     const Node *n = tfl_constant(im, t);
-    if (!n && t->variable) { /* begins with zeros, or the zero point */
-      for (int d = 0; d < t->ndim; d++)
-        if (t->dim[d] < 0)
-          raise(im->ctx, ERR_SHAPE, NOWHERE, "tflite: the variable '%s' has a dimension of %" PRId64, t->name,
-                t->dim[d]);
-      ConstData data = {.dtype = t->dtype};
-      size_t count = kit_const_shape(im, t->name, t->ndim, t->dim, &data);
-      size_t size = (size_t)dtype_bytes(t->dtype);
-      if (data.bytes > (size_t)1 << 30)
-        raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "tflite: the variable '%s' has %zu bytes; there are at most 2^30",
-              t->name, data.bytes);
-      char *bytes = arena_alloc(im->m->arena, data.bytes + 1);
-      for (size_t k = 0; t->q.n == 1 && dtype_is_int(t->dtype) && k < count; k++)
-        value_store(value_int(t->dtype, t->q.zero[0]), bytes + k * size);
-      data.data = bytes;
-      n = t->node = node_const(im->m, &data);
-    }
+    if (!n && t->variable) n = first_value(im, t);
     if (n) kit_frame_set(im, f, t->key, n);
+  }
+}
+
+/* ---- states --------------------------------------------------------------------------------------- */
+
+static int add_state(Import *im, const char *name, const Type *type)
+{
+  TflImport *own = tfl_of(im);
+  int at = own->states.n;
+  name = arena_printf(im->m->arena, "state%d.%s", at, name);
+  vec_push(im->arena, &own->states, ((TflState){.name = name, .in = node_var(im->m, name, type)}));
+  return at;
+}
+
+const Node *tfl_state(Import *im, const char *name, const Node *first, const Type *type, int *index)
+{
+  TflImport *own = tfl_of(im);
+  *index = add_state(im, name, type);
+  const Node *in = own->states.v[*index].in;
+  if (!first) return in;
+  if (!own->begun) {
+    const Type *truth = type_tensor(im->m, DT_BOOL, 0, NULL);
+    int at = add_state(im, "begun", truth);
+    own->begun = own->states.v[at].in;
+    own->states.v[at].out = node_const_copy(im->m, DT_BOOL, 0, NULL, &(uint8_t){1});
+  }
+  return node_call(im->m, opdef_find("where"), 3, (const Node *[]){own->begun, in, first}, NULL, NULL);
+}
+
+/* Variable tensors of the first subgraph; state[i]: 1 + the state of tensor i. */
+static int *define_states(Import *im, Frame *f, TflGraph *g)
+{
+  int *state = arena_array(im->arena, int, g->ntensors + 1);
+  for (int i = 0; i < g->ntensors; i++) {
+    TflTensor *t = &g->tensor[i];
+    if (!t->variable || tfl_constant(im, t)) continue;
+    const Node *first = first_value(im, t);
+    bool zeros = t->q.n != 1 || !dtype_is_int(t->dtype) || !t->q.zero[0];
+    int at;
+    kit_frame_set(im, f, t->key, tfl_state(im, t->key, zeros ? NULL : first, first->type, &at));
+    state[i] = 1 + at;
+  }
+  return state;
+}
+
+/* Behind the other parameters and results. */
+static void add_states(Import *im, Frame *f, const TflGraph *g, const int *state, KitNodes *params, KitNodes *out)
+{
+  TflImport *own = tfl_of(im);
+  for (int i = 0; i < g->ntensors; i++)
+    if (state[i]) own->states.v[state[i] - 1].out = kit_frame_get(im, f, g->tensor[i].key);
+  for (int i = 0; i < own->variables.n; i++) {
+    const TflVariable *v = &own->variables.v[i];
+    if (v->state) own->states.v[v->state - 1].out = v->value ? v->value : v->begin;
+  }
+  for (int i = 0; i < own->states.n; i++) {
+    const TflState *s = &own->states.v[i];
+    if (!type_equal(s->in->type, s->out->type))
+      raise(im->ctx, ERR_UNSUPPORTED, NOWHERE, "tflite: '%s' is %s when a run begins and %s when it ends", s->name,
+            type_text(im->arena, s->in->type), type_text(im->arena, s->out->type));
+    vec_push(im->arena, params, s->in);
+    vec_push(im->arena, out, s->out);
   }
 }
 
@@ -257,11 +325,16 @@ static void import_main(Import *im)
     kit_keep_params(im, f, n, weight, &params);
   }
   if (!g->nout) raise(im->ctx, ERR_ARGUMENT, NOWHERE, "tflite: the subgraph '%s' has no outputs", g->name);
-  const Node **out = arena_array(im->arena, const Node *, g->nout);
-  const char **names = arena_array(im->m->arena, const char *, g->nout);
-  convert_graph(im, f, g, out);
+  int *state = define_states(im, f, g);
+  const Node **result = arena_array(im->arena, const Node *, g->nout);
+  convert_graph(im, f, g, result);
+  KitNodes out = {0};
+  for (int i = 0; i < g->nout; i++) vec_push(im->arena, &out, result[i]);
+  add_states(im, f, g, state, &params, &out);
+  const char **names = arena_array(im->m->arena, const char *, out.n);
   for (int i = 0; i < g->nout; i++) names[i] = arena_strdup(im->m->arena, port_name(im, g, g->out[i], true));
-  kit_set_main(im, &params, g->nout, out, names);
+  for (int i = g->nout; i < out.n; i++) names[i] = tfl_of(im)->states.v[i - g->nout].name;
+  kit_set_main(im, &params, out.n, out.v, names, tfl_of(im)->states.n);
 }
 
 static void read_model(Import *im)

@@ -78,16 +78,26 @@ const Node *tfl_sparse_constant(Import *, const TflTensor *, Bytes values); /* t
 
 /* ---- tflite_import.c: nodes ------------------------------------------------------------------------ */
 
+/* What one run leaves to the next: a parameter of @main and the result that is its next value. */
+typedef struct TflState {
+  const char *name;
+  const Node *in, *out;
+} TflState;
+
 /* A resource variable, whose value changes as operators assign it. */
 typedef struct TflVariable {
   const char *name;
   const Node *value; /* NULL: not assigned yet */
+  const Node *begin; /* what it has when a run begins; NULL: nobody has asked */
+  int state;         /* 1 + its state; 0: it has none */
 } TflVariable;
 
 typedef struct TflImport {
   TflModel *model;
   int depth, nfunctions;
   Vec(TflVariable) variables;
+  Vec(TflState) states;
+  const Node *begun; /* has there been a run before?  NULL: nobody has asked */
 } TflImport;
 static inline TflImport *tfl_of(const Import *im) { return im->own; }
 
@@ -107,6 +117,9 @@ void tfl_assign(Conversion *, int i, const Node *value);
 TflGraph *tfl_subgraph(Conversion *, int64_t index, const char *what);
 /* Converts a subgraph over these inputs; its outputs come out in out. */
 void tfl_import_graph(Import *, TflGraph *, const Node *const *in, const Node **out);
+
+/* A state of that type; its value when a run begins: what the last run left, in the first run `first` (NULL: zeros). */
+const Node *tfl_state(Import *, const char *name, const Node *first, const Type *, int *index);
 
 /* Options: the fields of the operator's table. */
 int64_t tfl_int(Conversion *, int slot, int64_t def); /* 32 bits */

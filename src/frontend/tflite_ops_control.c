@@ -6,8 +6,8 @@
  *   def @while(state…) { if (cond(state…)) { @while(body(state…)…) } else { (state…) } }
  *
  * A variable has a value that operators replace as they are converted; bodies that may assign one take all of them in
- * and give them out.  A run begins with what CALL_ONCE's subgraph assigns, or zeros: what one run leaves is not there
- * in the next. */
+ * and give them out.  Its value at the end of a run is a state: the next run begins with it, the first one with what
+ * CALL_ONCE's subgraph assigns, or zeros.  One that nothing but CALL_ONCE assigns is what that assigns. */
 #include "frontend/tflite_ops.h"
 
 enum { ROUNDS = 64 }; /* of widening types */
@@ -22,6 +22,55 @@ static int variable_of(Conversion *c, const Node *handle)
   if (!v || n != 1 || v[0] < 0 || v[0] >= count)
     kit_fail(c, ERR_UNSUPPORTED, "which variable is meant must be known when the model is compiled");
   return (int)v[0];
+}
+
+/* Does this operator of the subgraph give the tensor, as the handle of a variable? */
+static const char *handle_name(const TflGraph *g, int32_t tensor)
+{
+  for (int i = 0; i < g->nops; i++)
+    if (!strcmp(g->op[i].op, "VAR_HANDLE") && g->op[i].nout && g->op[i].out[0] == tensor)
+      return flat_str(&g->op[i].options, 1);
+  return NULL;
+}
+
+static bool runs_once(const TflModel *m, int graph)
+{
+  for (int k = 0; k < m->ngraphs; k++)
+    for (int i = 0; i < m->graph[k].nops; i++) {
+      const TflOperator *op = &m->graph[k].op[i];
+      if (!strcmp(op->op, "CALL_ONCE") && flat_int(&op->options, 0, 4, 0) == graph) return true;
+    }
+  return false;
+}
+
+/* May anything but CALL_ONCE assign the variable?  A handle that comes from outside may be of any. */
+static bool changes(const TflModel *m, const char *name)
+{
+  for (int k = 0; k < m->ngraphs; k++) {
+    const TflGraph *g = &m->graph[k];
+    for (int i = 0; !runs_once(m, k) && i < g->nops; i++) {
+      if (strcmp(g->op[i].op, "ASSIGN_VARIABLE") != 0 || !g->op[i].nin) continue;
+      const char *handle = handle_name(g, g->op[i].in[0]);
+      if (!handle || !strcmp(handle, name)) return true;
+    }
+  }
+  return false;
+}
+
+/* The variable when a run begins, first with this value. */
+static const Node *begin_variable(Conversion *c, TflVariable *v, const Node *first, bool zeros)
+{
+  int at;
+  if (!changes(tfl_of(c->im)->model, v->name)) return v->begin = first;
+  const Type *t = kit_tensor_type(c, first);
+  int64_t size;
+  for (int d = 0; d < t->ndim; d++)
+    if (!kit_is_static_dim(t->shape[d], &size))
+      kit_fail(c, ERR_UNSUPPORTED, "the variable '%s' is %s; its sizes must be known", v->name,
+               type_text(scratch(c->ctx), t));
+  v->begin = tfl_state(c->im, v->name, zeros ? NULL : first, t, &at);
+  v->state = 1 + at;
+  return v->begin;
 }
 
 /* The number of the variable, by its name. */
@@ -39,11 +88,13 @@ const Node *tfl_convert_read_variable(Conversion *c)
 {
   TflVariable *v = &tfl_of(c->im)->variables.v[variable_of(c, kit_in(c, 0))];
   if (v->value) return v->value;
+  if (v->begin) return v->value = v->begin;
   const TflTensor *t = tfl_out(c, 0);
   for (int i = 0; i < t->ndim; i++)
     if (t->dim[i] < 0) kit_fail(c, ERR_UNSUPPORTED, "the variable '%s' is read before it has a value", v->name);
   double zero = tfl_is_quantized(t) ? (double)tfl_zero(c, t) : 0;
-  return v->value = kit_full(c, kit_scalar(c, t->dtype, zero), kit_const_i64(c, t->ndim, t->dim), t->dtype);
+  const Node *first = kit_full(c, kit_scalar(c, t->dtype, zero), kit_const_i64(c, t->ndim, t->dim), t->dtype);
+  return v->value = begin_variable(c, v, first, zero == 0);
 }
 
 const Node *tfl_convert_assign_variable(Conversion *c)
@@ -53,12 +104,36 @@ const Node *tfl_convert_assign_variable(Conversion *c)
   return NULL;
 }
 
+static const Node **values_now(Conversion *c, int n)
+{
+  const Node **v = arena_array(c->im->arena, const Node *, n + 1);
+  for (int i = 0; i < n; i++) {
+    const TflVariable *one = &tfl_of(c->im)->variables.v[i];
+    v[i] = one->value ? one->value : one->begin;
+  }
+  return v;
+}
+
+static void set_values(Conversion *c, int n, const Node *const *v)
+{
+  for (int i = 0; i < n; i++) tfl_of(c->im)->variables.v[i].value = v[i];
+}
+
 const Node *tfl_convert_call_once(Conversion *c)
 {
   TflGraph *g = tfl_subgraph(c, tfl_int(c, 0, 0), "the initialisation");
   if (g->nin || g->nout)
     kit_fail(c, ERR_ARGUMENT, "subgraph '%s' has %d inputs and %d outputs; none are wanted", g->name, g->nin, g->nout);
+  TflImport *own = tfl_of(c->im);
+  int before = own->variables.n;
+  const Node **was = values_now(c, before);
   tfl_import_graph(c->im, g, NULL, NULL);
+  for (int i = 0; i < own->variables.n; i++) {
+    TflVariable *v = &own->variables.v[i];
+    if (!v->value || (i < before && v->value == was[i])) continue;
+    if (v->state) kit_fail(c, ERR_UNSUPPORTED, "the variable '%s' is used before it gets its first value", v->name);
+    v->value = begin_variable(c, v, v->value, false);
+  }
   return NULL;
 }
 
@@ -73,18 +148,6 @@ static void check_ports(Conversion *c, const TflGraph *g, const char *what, int 
 
 /* Resources go in and out as what they are: the number of a variable. */
 static bool is_resource(const TflGraph *g, int input) { return g->tensor[g->in[input]].type == 13; }
-
-static const Node **values_now(Conversion *c, int n)
-{
-  const Node **v = arena_array(c->im->arena, const Node *, n + 1);
-  for (int i = 0; i < n; i++) v[i] = tfl_of(c->im)->variables.v[i].value;
-  return v;
-}
-
-static void set_values(Conversion *c, int n, const Node *const *v)
-{
-  for (int i = 0; i < n; i++) tfl_of(c->im)->variables.v[i].value = v[i];
-}
 
 /* ---- IF ------------------------------------------------------------------------------------------------------ */
 

@@ -167,8 +167,8 @@ static const Node *normal_words(Conversion *c, const Lstm *l, int gate, const No
   const Node *mean = kit_op2(c, "trunc_divide", sum, kit_scalar(c, DT_I64, n), NULL);
   const Node *squares = kit_reduce1(c, "sum", kit_mul(c, wide, wide), 1, true);
   squares = kit_mul(c, squares, kit_scalar(c, DT_I64, floor(1048576 / n)));
-  const Node *variance = kit_op2(c, "trunc_divide", kit_sub(c, squares, kit_mul(c, mean, mean)),
-                                 kit_scalar(c, DT_I64, 1048576), NULL);
+  const Node *variance =
+      kit_op2(c, "trunc_divide", kit_sub(c, squares, kit_mul(c, mean, mean)), kit_scalar(c, DT_I64, 1048576), NULL);
   variance = kit_cast_to(c, variance, DT_I32);
   const Node *guard = kit_scalar(c, DT_I32, fmax(1, trunc((double)(10000 * scale_of(c, norm)))));
   variance = kit_where(c, kit_less(c, variance, kit_scalar(c, DT_I32, 1)), guard, variance);
@@ -218,8 +218,8 @@ static const Node *gate_value(Conversion *c, const Lstm *l, int i, const Node *s
   if (l->peephole && gate != UPDATE) {
     int at = AT_P + (gate == OUTPUT ? 2 : gate);
     if (l->integers) {
-      float f = (float)(ldexp(1, l->cell_exponent) * (double)scale_of(c, tfl_in(c, at)) /
-                        (double)gate_scale(c, l, gate));
+      float f =
+          (float)(ldexp(1, l->cell_exponent) * (double)scale_of(c, tfl_in(c, at)) / (double)gate_scale(c, l, gate));
       const Node *p = peephole_words(c, l, at, kit_static_dim(c, cell, 0));
       x = word(c, kit_add(c, x, tfl_rescale1(c, kit_mul(c, p, cell), (double)f)));
     } else {
@@ -333,8 +333,8 @@ static const Node *plain_floats(Conversion *c, const Lstm *l, const Node *x, con
   const char *inputs[] = {"bias", "initial_h", "initial_c", "peephole"};
   const char *functions[] = {"Sigmoid", f, f};
   int n = l->peephole ? 4 : 3;
-  const Node *r = kit_opn(c, "nn.lstm", 3 + n, arg, "hidden_size:l,inputs:S,activations:S", l->units, n, inputs, 3,
-                          functions);
+  const Node *r =
+      kit_opn(c, "nn.lstm", 3 + n, arg, "hidden_size:l,inputs:S,activations:S", l->units, n, inputs, 3, functions);
   tfl_assign(c, AT_H, kit_squeeze(c, node_get(c->m, r, 1), 0));
   tfl_assign(c, AT_C, kit_squeeze(c, node_get(c->m, r, 2), 0));
   return kit_squeeze(c, node_get(c->m, r, 0), 1);

@@ -1,6 +1,6 @@
 /* tflite_ops_recurrent.c: plain cells with a state, and what runs one over a sequence (LSTM: tflite_ops_lstm.c).
  *
- * States are variable tensors: they begin as the file has them, with zeros.  Quantized weights beside float data are
+ * States are variable tensors, which a step gives another value.  Quantized weights beside float data are
  * made real. */
 #include "frontend/tflite_ops.h"
 
@@ -33,7 +33,9 @@ const Node *tfl_convert_rnn(Conversion *c)
 {
   want_float(c, 0);
   const Node *y = kit_add(c, product(c, kit_in(c, 0), need_real(c, 1)), product(c, kit_in(c, 4), need_real(c, 2)));
-  return tfl_activation(c, kit_add(c, y, need_real(c, 3)), tfl_byte(c, 0, 0));
+  y = tfl_activation(c, kit_add(c, y, need_real(c, 3)), tfl_byte(c, 0, 0));
+  tfl_assign(c, 4, y);
+  return y;
 }
 
 /* ---- sequences --------------------------------------------------------------------------------------------------- */
@@ -72,6 +74,7 @@ const Node *tfl_convert_sequence_rnn(Conversion *c)
   const char *inputs[] = {"bias", "initial_h"};
   const char *f = activation_name(c, tfl_byte(c, 1, 0));
   const Node *r = kit_opn(c, "nn.rnn", 5, arg, "hidden_size:l,inputs:S,activations:S", units, 2, inputs, 1, &f);
+  tfl_assign(c, 4, kit_squeeze(c, node_get(c->m, r, 1), 0));
   return sequence_of(c, node_get(c->m, r, 0), time_major);
 }
 
@@ -105,6 +108,8 @@ const Node *tfl_convert_svdf(Conversion *c)
     feature = kit_op1(c, "clip", tfl_rescale1(c, feature, s), "a_min:f,a_max:f", -32768.0, 32767.0);
   }
   const Node *all = pushed(c, kit_cast_to(c, kit_in(c, 4), kit_dtype_of(c, feature)), feature, filters, memory);
+  int64_t flat[2] = {kit_static_dim(c, x, 0), filters * memory};
+  tfl_assign(c, 4, kit_cast_to(c, kit_reshape(c, all, 2, flat), kit_dtype_of(c, kit_in(c, 4))));
   const Node *time = integers ? kit_cast_to(c, kit_in(c, 2), DT_I32) : need_real(c, 2);
   const Node *sums = kit_reduce1(c, "sum", kit_mul(c, all, time), 2, false);
   int64_t shape[3] = {kit_static_dim(c, x, 0), filters / rank, rank};

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 import numpy as np
 import pytest
 
-from test_tflite_operators import compare
+from test_tflite_operators import compare, compare_calls
 from tflite_writer import Model
 
 BATCH, STEPS, INPUTS, UNITS = 2, 4, 5, 6
@@ -89,12 +89,15 @@ FORMS = {
 
 @pytest.mark.parametrize("name", FORMS)
 def test_integers(name: str) -> None:
-    compare(*model(FORMS[name], True))
+    data, inputs = model(FORMS[name], True)
+    compare(data, inputs)
+    compare_calls(data, [inputs, [inputs[0][::-1].copy()]])
 
 
 @pytest.mark.parametrize("name", [n for n in FORMS if "zero" not in n])
 def test_floats(name: str) -> None:
-    compare(*model(FORMS[name], False), atol=1e-5)
+    data, inputs = model(FORMS[name], False)
+    compare_calls(data, [inputs, [inputs[0][::-1].copy()]], 1e-5)
 
 
 @pytest.mark.parametrize("integers", [False, True])

@@ -38,6 +38,33 @@ def litert(data: bytes, inputs: Sequence[np.ndarray], runs: int = 1, reference: 
     return [it.get_tensor(d["index"]) for d in it.get_output_details()]
 
 
+def compare_calls(data: bytes, calls: Sequence[Sequence[np.ndarray]], atol: float = 0) -> None:
+    """Several runs of one executor, which keeps states between them, and once more after a reset of both."""
+    it = interpreter.Interpreter(
+        model_content=data, experimental_op_resolver_type=interpreter.OpResolverType.BUILTIN_REF, num_threads=1
+    )
+    it.allocate_tensors()
+    mod, params = relay.frontend.from_tflite(data)
+    run = graph_executor.GraphModule(relay.build(mod, target="llvm", params=params)["default"](lathe.cpu()))
+    assert run.get_num_inputs() == len(it.get_input_details())
+    assert run.get_num_outputs() == len(it.get_output_details())
+    seen = []
+    for turn in range(2):
+        for inputs in calls:
+            for i, (detail, value) in enumerate(zip(it.get_input_details(), inputs)):
+                it.set_tensor(detail["index"], value)
+                run.set_input(i, value)
+            it.invoke()
+            run.run()
+            for i, detail in enumerate(it.get_output_details()):
+                np.testing.assert_allclose(run.get_output(i).numpy(), it.get_tensor(detail["index"]), rtol=0, atol=atol)
+            seen.append(run.get_output(0).numpy())
+        if turn == 0:
+            it.reset_all_variables()
+            run.reset()
+    np.testing.assert_array_equal(seen[: len(calls)], seen[len(calls) :])
+
+
 def run_lathe(data: bytes, inputs: Sequence[np.ndarray], opt_level: int = 3) -> List[np.ndarray]:
     mod, params = relay.frontend.from_tflite(data)
     with lathe.transform.PassContext(opt_level=opt_level):
@@ -662,7 +689,7 @@ case("DETECTION_POSTPROCESS", "CUSTOM.TFLite_Detection_PostProcess",
 
 def cell_case(name: str, op: str, ins: Sequence[Optional[T]], states: Dict[int, T], out: T, options: Any, version: int = 1,
               **tolerance: Any) -> None:
-    """A case whose states are variable tensors."""
+    """A case whose states are variable tensors, in one call and in three."""
 
     def check() -> None:
         rng = np.random.default_rng(11)
@@ -682,6 +709,7 @@ def cell_case(name: str, op: str, ins: Sequence[Optional[T]], states: Dict[int, 
         m.op(op, numbers, [y], options, version)
         m.output(y)
         compare(m.bytes(), inputs, **tolerance)
+        compare_calls(m.bytes(), [inputs, [x[::-1].copy() for x in inputs], inputs], tolerance.get("atol", 1e-6))
 
     CASES[f"{op}-{name}"] = check
 
@@ -782,6 +810,68 @@ def test_variables() -> None:
     m.op("READ_VARIABLE", [handle], [after])
     m.output(y, after)
     compare(m.bytes(), [np.float32([1, 2, 3])])
+    # LiteRT's reset does not run CALL_ONCE again; here the first run after a reset is a first run
+    run = graph_executor.GraphModule(relay.build(relay.frontend.from_tflite(m.bytes())[0], "llvm")["default"](lathe.cpu()))
+    for k in (1, 2, 3, 1):
+        run.run(x=np.float32([1, 2, 3]))
+        np.testing.assert_array_equal(run.get_output(0).numpy(), np.float32([10, 20, 30]) + k * np.float32([1, 2, 3]))
+        if k == 3:
+            run.reset()
+
+
+def test_constant_variable() -> None:
+    """One that nothing but CALL_ONCE assigns is a constant: no state, and it folds."""
+    m = Model()
+    x, y, was = m.input("x", (3,)), m.tensor("y", (3,)), m.tensor("was", (3,))
+    handle = m.tensor("handle", (), "resource")
+    once = m.graph("once")
+    h = once.tensor("h", (), "resource")
+    name = (111, {0: ("str", ""), 1: ("str", "table")})
+    once.op("VAR_HANDLE", [], [h], name)
+    once.op("ASSIGN_VARIABLE", [h, once.const("start", np.float32([10, 20, 30]))], [])
+    m.op("CALL_ONCE", [], [], (103, {0: ("i32", 1)}))
+    m.op("VAR_HANDLE", [], [handle], name)
+    m.op("READ_VARIABLE", [handle], [was])
+    m.op("ADD", [was, x], [y], (11, {}))
+    m.output(y)
+    compare(m.bytes(), [np.float32([1, 2, 3])])
+    assert len(relay.frontend.from_tflite(m.bytes())[0]["main"].params) == 1
+
+
+def test_swapped_variables() -> None:
+    """Two variables that change places in each run, around a loop: a program that is not static, and one that is."""
+    for turns in (False, True):
+        m = while_model() if turns else Model()
+        if not turns:
+            m.input("v", (4,))
+        one, two = (111, {0: ("str", ""), 1: ("str", "one")}), (111, {0: ("str", ""), 1: ("str", "two")})
+        ha, hb = m.tensor("ha", (), "resource"), m.tensor("hb", (), "resource")
+        a, b, c = m.tensor("a", (4,)), m.tensor("b", (4,)), m.tensor("c", (4,))
+        v = m.outputs[2] if turns else m.inputs[0]
+        m.op("VAR_HANDLE", [], [ha], one)
+        m.op("VAR_HANDLE", [], [hb], two)
+        m.op("READ_VARIABLE", [ha], [a])
+        m.op("READ_VARIABLE", [hb], [b])
+        m.op("ADD", [b, v], [c], (11, {}))
+        m.op("ASSIGN_VARIABLE", [ha, c], [])
+        m.op("ASSIGN_VARIABLE", [hb, a], [])
+        m.output(a, b)
+        value = np.float32([1, 2, 3, 4])
+        run = graph_executor.GraphModule(
+            relay.build(relay.frontend.from_tflite(m.bytes())[0], "llvm")["default"](lathe.cpu())
+        )
+        first, second, more = np.zeros(4, "float32"), np.zeros(4, "float32"), value
+        if turns:
+            more = (value * 2 + 1) * 2 + 1
+        for _ in range(4):
+            run.set_input("v", value)
+            if turns:
+                run.set_input("n", np.int32(2))
+            run.run()
+            n = run.get_num_outputs()
+            np.testing.assert_array_equal(run.get_output(n - 2).numpy(), first)
+            np.testing.assert_array_equal(run.get_output(n - 1).numpy(), second)
+            first, second = second + more, first
 
 
 # ---- what a file says ------------------------------------------------------------------------------------------------

@@ -298,6 +298,7 @@ def _declare_models(lib: ctypes.CDLL) -> None:
     lib.lathe_rt_string_put.argtypes = [c_void_p, c_char_p, ctypes.c_size_t, POINTER(c_uint64), err]
     lib.lathe_rt_string_get.argtypes = [c_void_p, c_uint64, POINTER(c_void_p), POINTER(ctypes.c_size_t), err]
     lib.lathe_rt_run.argtypes = [c_void_p, err]
+    lib.lathe_rt_executor_reset.argtypes = [c_void_p, err]
     lib.lathe_rt_executor_set_threads.argtypes = [c_void_p, c_int32, err]
     lib.lathe_rt_executor_memory.argtypes = [c_void_p, POINTER(c_uint64), POINTER(c_uint64)]
     lib.lathe_rt_executor_memory.restype = None

@@ -79,6 +79,10 @@ class GraphModule:
             self.set_input(**input_dict)
         self._executor.run()
 
+    def reset(self) -> None:
+        """What the model keeps from one run to the next (a cell's state, variables) begins anew."""
+        self._executor.reset()
+
     def entry(self, name: Union[int, str]) -> "GraphModule":
         """Another entry of the model, on the same executor: objects that one gives (a state, a cache) are inputs of the
         other."""

@@ -487,6 +487,10 @@ class Executor:
             raise failed
         rt_check(code, self._err)
 
+    def reset(self) -> None:
+        """What the model keeps from one run to the next begins anew."""
+        rt_check(library.runtime().lathe_rt_executor_reset(self._p, self._err), self._err)
+
     def get_output(self, key: Any) -> Any:
         """A copy of an output, by name or number: an array; a list of arrays for a sequence; None for an absent
         optional; a list of dicts, one for each row, for maps."""

@@ -14,9 +14,9 @@ Sizes = Union[int, Sequence[Any], RelayExpr]
 
 __all__ = [
     "abs", "add", "avg_pool2d", "batch_matmul", "concatenate", "contrib_dense_pack", "contrib_lookup",
-    "contrib_multiply_shift", "contrib_reciprocal", "conv2d", "conv2d_transpose", "dense", "dequantize", "erf",
-    "exp", "hardswish", "leaky_relu", "log", "mul", "quantize", "requantize", "rsqrt", "sigmoid",
-    "simulated_dequantize", "simulated_quantize", "softmax", "sqrt", "subtract", "tanh",
+    "contrib_multiply_shift", "contrib_reciprocal", "contrib_rsqrt", "conv2d", "conv2d_transpose", "dense",
+    "dequantize", "erf", "exp", "hardswish", "leaky_relu", "log", "mul", "quantize", "requantize", "rsqrt",
+    "sigmoid", "simulated_dequantize", "simulated_quantize", "softmax", "sqrt", "subtract", "tanh",
 ]
 
 def quantize(
@@ -80,6 +80,9 @@ def contrib_multiply_shift(
 
 def contrib_reciprocal(data: Value, integer_bits: int = 12) -> RelayExpr:
     """1 / data in fixed point: a multiplier and a shift for qnn.contrib_multiply_shift"""
+
+def contrib_rsqrt(data: Value) -> RelayExpr:
+    """1 / sqrt(data) in fixed point: a multiplier and a shift for qnn.contrib_multiply_shift; of less than 1: of 1"""
 
 def contrib_lookup(data: Value, table: Value) -> RelayExpr:
     """table[data - least value of its dtype]: a function of a byte by its 256 results"""
