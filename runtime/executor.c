@@ -481,7 +481,7 @@ static LatheRtCode begin_states(LatheRtExecutor *x, LatheRtError *err)
   return LATHE_RT_OK;
 }
 
-static LatheRtCode copy_value(LatheRtExecutor *x, Value *to, const Value *from, LatheRtError *err)
+static LatheRtCode copy_state(LatheRtExecutor *x, Value *to, const Value *from, LatheRtError *err)
 {
   return to->tensor.data == from->tensor.data ? LATHE_RT_OK
                                               : rt_copy(x, &to->tensor, &from->tensor, rt_value_bytes(from), err);
@@ -506,11 +506,11 @@ static LatheRtCode keep_states(LatheRtExecutor *x, LatheRtError *err)
     if (apart) continue;
     RT_TRY(rt_value_tensor(&x->heap[e->output[e->about.noutputs + i].device], &x->at->kept[i], out[i].tensor.dtype,
                            out[i].tensor.ndim, out[i].dim, err));
-    RT_TRY(copy_value(x, &x->at->kept[i], &out[i], err));
+    RT_TRY(copy_state(x, &x->at->kept[i], &out[i], err));
   }
   for (int32_t i = 0; i < e->nstate; i++) {
     const Value *from = x->at->kept[i].kind == VALUE_TENSOR ? &x->at->kept[i] : &out[i];
-    RT_TRY(copy_value(x, &in[i], from, err));
+    RT_TRY(copy_state(x, &in[i], from, err));
   }
   return LATHE_RT_OK;
 }
