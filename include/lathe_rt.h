@@ -369,6 +369,13 @@ typedef struct LatheRtModelData {
   const void *const *consts;               /* NULL, or where each constant lies instead: models in memory */
   const LatheRtModuleInfo *const *modules; /* its libraries; NULL: the module itself is the only one */
 } LatheRtModelData;
+/* A file with code for several CPUs exports an array of these as `lathe_variants`, ended by a row of zeros: whole models,
+ * the most demanding first.  The first whose features this machine has is the one that is loaded.  `lathe_module` and
+ * `lathe_model` are those of the last. */
+typedef struct LatheRtVariant {
+  const LatheRtModuleInfo *module;
+  const LatheRtModelData *model;
+} LatheRtVariant;
 /* How to load. */
 typedef struct LatheRtLoad {
   uint32_t size; /* of this struct */

@@ -164,21 +164,42 @@ LatheRtCode lathe_rt_module_wrap(const LatheRtModuleInfo *info, void (*drop)(voi
 
 static void close_library(void *handle) { dlclose(handle); }
 
+/* The variant that this machine has everything for; the last where there is none, which is then refused. */
+static LatheRtVariant choose_variant(void *handle, int *count)
+{
+  const LatheRtVariant only = {dlsym(handle, "lathe_module"), dlsym(handle, "lathe_model")};
+  const LatheRtVariant *v = dlsym(handle, "lathe_variants");
+  *count = 1;
+  if (!v || !v->module) return only;
+  int taken = -1;
+  for (*count = 0; v[*count].module; ++*count) {
+    const LatheRtModuleInfo *info = v[*count].module;
+    bool ours = !memcmp(info->magic, "LATHERT", 8) && info->abi == LATHE_RT_ABI;
+    const char *arch = ours && info->arch ? info->arch : "";
+    const char *features = ours && info->features ? info->features : "";
+    if (taken < 0 && ours && rt_module_fits(arch, features, NULL) == LATHE_RT_OK) taken = *count;
+  }
+  return v[taken < 0 ? *count - 1 : taken];
+}
+
 LatheRtCode lathe_rt_module_load(const char *path, LatheRtModule **out, LatheRtError *err)
 {
   if (!path || !out) return rt_null(err, "module_load");
   *out = NULL;
   void *handle;
   RT_TRY(rt_library_open(path, &handle, err));
-  char what[256];
-  snprintf(what, sizeof what, "'%.250s'", path);
-  const LatheRtModuleInfo *info = dlsym(handle, "lathe_module");
+  int count;
+  LatheRtVariant variant = choose_variant(handle, &count);
+  char what[320];
+  if (count > 1) snprintf(what, sizeof what, "the last of the %d variants in '%.250s'", count, path);
+  else snprintf(what, sizeof what, "'%.250s'", path);
+  const LatheRtModuleInfo *info = variant.module;
   LatheRtCode code = LATHE_RT_OK;
   if (!info) code = rt_fail(err, LATHE_RT_ARGUMENT, "%s was not made by Lathe: it has no symbol 'lathe_module'", what);
   if (code == LATHE_RT_OK) code = check_info(what, info, err);
   if (code == LATHE_RT_OK) code = library_new(info, close_library, handle, out, err);
   if (code != LATHE_RT_OK) dlclose(handle);
-  else (*out)->model = dlsym(handle, "lathe_model");
+  else (*out)->model = variant.model;
   return code;
 }
 

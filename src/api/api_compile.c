@@ -576,7 +576,12 @@ static void compile(Call *c)
   o.externals = externals;
   take_tuned(c, o.passes, arg_module(c, 0), ntargets ? target[0] : NULL);
   Handle *h = api_val_owner(c, LATHE_COMPILED, NULL, c->out);
-  h->p = driver_compile(c->ctx, arg_module(c, 0), &o);
+  const LatheValue *cpus;
+  int nvariants = api_arg_list(c, 10, &cpus);
+  const char **variants = arena_array(scratch(c->ctx), const char *, nvariants + 1);
+  for (int i = 0; i < nvariants; i++) variants[i] = api_value_text(c, &cpus[i]);
+  h->p = nvariants ? driver_compile_variants(c->ctx, arg_module(c, 0), &o, nvariants, variants)
+                   : driver_compile(c->ctx, arg_module(c, 0), &o);
 }
 
 static Compiled *arg_compiled(Call *c) { return (Compiled *)api_arg_ptr(c, 0); }
@@ -669,10 +674,12 @@ const ApiFunction api_compile_functions[] = {
   {"nearest", "word: str, words: list[str] -> int?", "place of the word that was probably meant", nearest},
   {"compile",
    "m: module, target: target|list[target]?, p: passcontext?, dump_dir: str?, time: bool?, progress: function?, "
-   "entries: list[str]?, weights: str?, aot: list[[str, option]]?, externals: list[[str, function]]? -> compiled",
+   "entries: list[str]?, weights: str?, aot: list[[str, option]]?, externals: list[[str, function]]?, "
+   "variants: list[str]? -> compiled",
    "compiles the entries (default: @main) and what they call; weights: 'ready' for the kernels (default), or as "
    "they were 'trained'; aot: as a program ahead of time, with options pools, ram_limit, io, interface, algorithm; "
-   "externals: code generators by name, for functions with the attribute Compiler",
+   "externals: code generators by name, for functions with the attribute Compiler; variants: CPUs "
+   "of the target, each with code of its own in one file",
    compile},
   {"compiled_export", "c: compiled, path: str, weights: str? -> none",
    "writes .so, .o, .a or .c; weights of C source: 'text', 'beside' or 'by size'", export_compiled},

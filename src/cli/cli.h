@@ -30,7 +30,7 @@ typedef struct Options {
   const char *tuned, *db, *limit, *trials;
   const char *data, *labels, *calibrate, *drop, *samples, *skip, *percentile;
   Values files; /* behind the first argument */
-  Values shapes, pools, inputs, entries, configs, disabled, required, passes, workers;
+  Values shapes, pools, variants, inputs, entries, configs, disabled, required, passes, workers;
   bool json, help, time, profile, no_winograd, onnx, tflite, list, plans, cost, resume, worker;
 } Options;
 
@@ -131,6 +131,9 @@ bool cli_elf_open(const char *path, ElfModel **, LatheRtError *);
 const LatheRtModel *cli_elf_model(const ElfModel *);
 const char *cli_elf_arch(const ElfModel *);
 const char *cli_elf_features(const ElfModel *);
+/* What the code for each CPU needs, the most demanding first; 0: the file has code for one. */
+uint32_t cli_elf_variants(const ElfModel *);
+const char *cli_elf_variant_features(const ElfModel *, uint32_t i);
 void cli_elf_close(ElfModel *);
 
 /* ---- tune.c --------------------------------------------------------------------------- */

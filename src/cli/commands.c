@@ -50,6 +50,9 @@ const OptionRow cli_options[] = {
            " ll, asm, c, cuda: generated code"),
     OPTION('n', "--function", "NAME", function, ONE, NULL, "one function of the file (default: all)"),
     OPTION('t', "--target", "TARGET", target, ONE, "llvm c cuda", "as TVM writes it (default: this machine)"),
+    OPTION('@', "--variants", "CPU,CPU", variants, MANY, NULL,
+           "code for each of these CPUs of the target in one .so, features behind a + where more are wanted"
+           " (x86-64-v2,x86-64-v3 or generic,generic+dotprod); loading it picks the best that the machine can run"),
     /* models */
     OPTION('s', "--shape", "NAME=D,D,…", shapes, MANY, NULL,
            "sizes of an input; ? keeps one open (repeat for more inputs)"),
@@ -155,9 +158,10 @@ const Command cli_commands[] = {
      "Imports the model (ONNX, TFLite, or Relay text), optimises it and writes one self-contained file: code, weights and"
      " everything a run needs.  What torch.export saved (.pt2) and TorchScript modules (.pt) are compiled through the"
      " Python package.",
-     "oFtsgGHIEODrcZUwmxdT", NULL,
+     "oFt@sgGHIEODrcZUwmxdT", NULL,
      "lathe compile net.onnx -o net.so --shape input=1,3,224,224\n"
      "lathe compile net.onnx -o net_arm.so --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n"
+     "lathe compile net.onnx -o net.so --variants x86-64-v2,x86-64-v3,x86-64-v4\n"
      "lathe compile net.onnx -o net.so --opt-level 2 --disabled-pass FuseOps --time\n"
      "lathe compile net.onnx -o net.c\n"
      "lathe compile net.pt2 -o net.so\n"

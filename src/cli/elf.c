@@ -39,6 +39,8 @@ struct ElfModel {
   uint32_t ncode;
   LatheRtModule *module;
   LatheRtModel *model;
+  const char *variant[MOST_MODULES]; /* features of each; the last is the one that is read */
+  uint32_t nvariants;                /* 0: the file has one model */
 };
 
 __attribute__((format(printf, 2, 3))) static bool bad(ElfModel *e, const char *fmt, ...)
@@ -332,6 +334,21 @@ static bool read_model(ElfModel *e)
          bad(e, "is broken: %.250s", e->err->text);
 }
 
+/* What each variant asks of the CPU, the most demanding first. */
+static bool read_variants(ElfModel *e)
+{
+  uint64_t at;
+  if (!find_symbol(e, "lathe_variants", &at)) return true;
+  for (; memory(e, at, sizeof(LatheRtVariant)); at += sizeof(LatheRtVariant)) {
+    uint64_t module = FIELD(LatheRtVariant, at, module);
+    if (!module) return true;
+    const char *features = text_at(e, FIELD(LatheRtModuleInfo, module, features));
+    if (!features || e->nvariants == MOST_MODULES) break;
+    e->variant[e->nvariants++] = features;
+  }
+  return bad(e, "is broken: its list of variants cannot be read");
+}
+
 /* ---- the whole -------------------------------------------------------------------------------------- */
 
 bool cli_elf_open(const char *path, ElfModel **out, LatheRtError *err)
@@ -343,7 +360,8 @@ bool cli_elf_open(const char *path, ElfModel **out, LatheRtError *err)
   }
   e->path = path;
   e->err = err;
-  if (map_file(e) && enter_archive(e) && read_sections(e) && read_module(e) && read_model(e)) return true;
+  if (map_file(e) && enter_archive(e) && read_sections(e) && read_module(e) && read_model(e) && read_variants(e))
+    return true;
   cli_elf_close(e);
   *out = NULL;
   return false;
@@ -352,6 +370,8 @@ bool cli_elf_open(const char *path, ElfModel **out, LatheRtError *err)
 const LatheRtModel *cli_elf_model(const ElfModel *e) { return e->model; }
 const char *cli_elf_arch(const ElfModel *e) { return e->code[0].info.arch; }
 const char *cli_elf_features(const ElfModel *e) { return e->code[0].info.features; }
+uint32_t cli_elf_variants(const ElfModel *e) { return e->nvariants; }
+const char *cli_elf_variant_features(const ElfModel *e, uint32_t i) { return e->variant[i]; }
 
 void cli_elf_close(ElfModel *e)
 {

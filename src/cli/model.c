@@ -308,6 +308,9 @@ static bool compile_model(LatheContext *context, const Options *o, bool writes, 
   progress_start = cli_now();
   LatheValue names[MAX_VALUES];
   int n = entry_names(o, names);
+  char *cpu_names[MAX_VALUES];
+  LatheValue cpus[MAX_VALUES];
+  int ncpus = split_names(&o->variants, cpu_names, cpus);
   LatheValue args[] = {
     module,
     target,
@@ -317,8 +320,11 @@ static bool compile_model(LatheContext *context, const Options *o, bool writes, 
     show ? cli_int_value((int64_t)(intptr_t)cli_show_progress) : cli_none_value(),
     list_value(names, n),
     cli_str_value(writes && cli_ends_with(o->output, ".so") && !is(o->weights, "ready") ? "trained" : "ready"),
-    aot};
-  bool ok = cli_call(context, status, "compile", 9, args, compiled);
+    aot,
+    cli_none_value(),
+    list_value(cpus, ncpus)};
+  bool ok = cli_call(context, status, "compile", 11, args, compiled);
+  for (int i = 0; i < ncpus; i++) free(cpu_names[i]);
   if (show) fputs("\r\033[K", stderr);
   if (ok) print_notes(context, status, passes);
   return ok;
@@ -428,6 +434,8 @@ int cli_run_compile(LatheContext *context, const Options *given)
     return cli_misuse("--weights %s is for C source (-o FILE.c)", o->weights);
   if (is(o->weights, "trained") && !cli_ends_with(o->output, ".so"))
     return cli_misuse("--weights trained is for what is loaded (-o FILE.so); other files have them ready");
+  if (o->variants.n && (is_aot(o) || !cli_ends_with(o->output, ".so")))
+    return cli_misuse("--variants is for what is loaded (-o FILE.so); a program that is linked is for one CPU");
   double start = cli_now();
   if (!compile_model(context, o, true, &status, &compiled)) return status;
   LatheValue args[] = {compiled, cli_str_value(o->output), of_source ? cli_str_value(o->weights) : cli_none_value()};
@@ -628,6 +636,12 @@ static int inspect_compiled(const Options *o)
     cli_print_json_text(cli_elf_arch(file));
     fputs(", \"features\": ", stdout);
     cli_print_json_text(cli_elf_features(file));
+    fputs(", \"variants\": [", stdout);
+    for (uint32_t i = 0; i < cli_elf_variants(file); i++) {
+      fputs(i ? ", " : "", stdout);
+      cli_print_json_text(cli_elf_variant_features(file, i));
+    }
+    fputs("]", stdout);
     printf(", \"weights_bytes\": %llu, \"prepared_bytes\": %llu, \"storage_bytes\": %llu, \"storage_bound\": %llu, "
            "\"nodes\": %d, \"dynamic\": %s",
            (unsigned long long)info.weights_bytes, (unsigned long long)info.prepared_bytes,
@@ -641,6 +655,9 @@ static int inspect_compiled(const Options *o)
   if (o->json) puts("}");
   else {
     printf("target:    %s\nmachine:   %s\nfeatures:  %s\n", info.target, cli_elf_arch(file), cli_elf_features(file));
+    for (uint32_t i = 0; i < cli_elf_variants(file); i++)
+      printf("%s  %s%s\n", i ? "         " : "variants:", cli_elf_variant_features(file, i),
+             i + 1 == cli_elf_variants(file) ? " (shown here)" : "");
     print_bytes("weights:   ", (double)info.weights_bytes);
     if (info.prepared_bytes) print_bytes(" as they were trained; loading makes of them ", (double)info.prepared_bytes);
     print_bytes("\ncode:      ", file_bytes(o->input) - (double)info.weights_bytes);

@@ -14,37 +14,45 @@
 #include "driver/linkable.h"
 #include "driver/object.h"
 
-/* Every constant at its offset; constants that share bytes are written once. */
-static void put_weights(ObjectFile *o, const void *program)
+/* Zeros up to this place, then the bytes. */
+static void put_at(ObjectFile *o, uint64_t *at, uint64_t place, const void *bytes, uint64_t n)
 {
-  const Program *p = program;
-  uint64_t at = 0;
-  for (int i = 0; i < p->constant.n; i++) {
-    const ProgConst *c = &p->constant.v[i];
-    if (c->prepared || c->offset < at) continue;
-    object_put_zeros(o, c->offset - at);
-    object_put(o, c->data->data, c->data->bytes);
-    at = c->offset + c->data->bytes;
-  }
-  for (int i = p->nlibraries; i < p->module.n; i++) {
-    const ProgModule *m = &p->module.v[i];
-    object_put_zeros(o, m->offset - at);
-    object_put(o, m->bytes, m->n);
-    at = m->offset + m->n;
-  }
-  for (int i = 0; i < p->image.n; i++) {
-    const ProgImage *image = &p->image.v[i];
-    object_put_zeros(o, image->offset - at);
-    object_put(o, image->bytes, image->n);
-    at = image->offset + image->n;
-  }
-  object_put_zeros(o, p->weights_bytes - at);
+  object_put_zeros(o, place - *at);
+  object_put(o, bytes, (size_t)n);
+  *at = place + n;
 }
 
-/* What the table of a module's kernels is called. */
-static const char *module_table(Arena *arena, int module)
+/* Every constant at its offset; constants that share bytes are written once. */
+static void put_constants(ObjectFile *o, const Program *p, uint64_t *at)
 {
-  return module ? arena_printf(arena, "lathe_module_%d", module) : "lathe_module";
+  for (int i = 0; i < p->constant.n; i++) {
+    const ProgConst *c = &p->constant.v[i];
+    if (!c->prepared && c->offset >= *at) put_at(o, at, c->offset, c->data->data, c->data->bytes);
+  }
+  for (int i = p->nlibraries; i < p->module.n; i++)
+    put_at(o, at, p->module.v[i].offset, p->module.v[i].bytes, p->module.v[i].n);
+  for (int i = 0; i < p->image.n; i++) put_at(o, at, p->image.v[i].offset, p->image.v[i].bytes, p->image.v[i].n);
+}
+
+typedef struct Models {
+  int n;
+  const ArtefactModel *v;
+} Models;
+
+static void put_weights(ObjectFile *o, const void *about)
+{
+  const Models *models = about;
+  uint64_t at = 0;
+  for (int i = 0; i < models->n; i++) put_constants(o, models->v[i].program, &at);
+  object_put_zeros(o, models->v[0].program->weights_bytes - at);
+}
+
+/* What the table of a module's kernels is called, of the first model and of its variants. */
+static const char *module_table(Arena *arena, int model, int module)
+{
+  const char *prefix = model ? arena_printf(arena, "v%d__", model) : "";
+  return module ? arena_printf(arena, "%slathe_module_%d", prefix, module)
+                : arena_printf(arena, "%slathe_module", prefix);
 }
 
 /* Too much for code to reach across with 32 bits. */
@@ -67,48 +75,101 @@ static void put_little(unsigned char *to, uint64_t n, int bytes)
   for (int i = 0; i < bytes; i++) to[i] = (unsigned char)(n >> (8 * i));
 }
 
-/* The table is followed by the addresses of the modules' tables. */
-static void write_object(Program *p, const char *kernels, const void *bytes, size_t n, const char *path)
+/* The last part of the object: for each model its table, followed by the addresses of its modules' tables; then the
+ * list of variants. */
+typedef struct Tables {
+  Arena *arena;
+  const TablePlaces *at;
+  unsigned char *bytes;
+  uint64_t n;
+  Vec(ObjectSymbol) symbol;
+  Vec(ObjectAddress) address;
+} Tables;
+
+static void add_address(Tables *t, uint64_t at, int part, uint64_t plus)
 {
-  enum { PROGRAM, WEIGHTS, TABLE, PARTS };
-  Arena *a = scratch(p->ctx);
-  ObjectForm form = object_form(p->ctx, kernels, p->target->text);
-  const TablePlaces *at = &places[form.wide];
-  int modules = p->nlibraries;
-  size_t table_bytes = at->size + at->address * (size_t)modules;
-  unsigned char *table = arena_alloc(a, table_bytes);
+  vec_push(t->arena, &t->address, ((ObjectAddress){.at = at, .part = part, .plus = plus}));
+}
+
+/* The address of what is called so elsewhere. */
+static void add_outside(Tables *t, uint64_t at, const char *name)
+{
+  vec_push(t->arena, &t->address, ((ObjectAddress){.at = at, .part = -1, .symbol = t->symbol.n}));
+  vec_push(t->arena, &t->symbol, ((ObjectSymbol){.name = name, .part = -1}));
+}
+
+static uint64_t table_bytes(const Tables *t, const ArtefactModel *m)
+{
+  return (t->at->size + t->at->address * (uint64_t)m->program->nlibraries + 7) / 8 * 8;
+}
+
+static void add_table(Tables *t, int k, const ArtefactModel *m, int weights, int tables)
+{
+  const TablePlaces *at = t->at;
+  const Program *p = m->program;
+  unsigned char *table = t->bytes + t->n;
   memcpy(table, MODEL_MAGIC, 8);
   put_little(table + 8, at->size, 4);
-  put_little(table + 12, (uint64_t)modules, 4);
-  put_little(table + at->program_bytes, n, 8);
+  put_little(table + 12, (uint64_t)p->nlibraries, 4);
+  put_little(table + at->program_bytes, m->n, 8);
   put_little(table + at->weights_bytes, p->weights_bytes, 8);
-  ObjectSymbol *symbol = arena_array(a, ObjectSymbol, 1 + modules);
-  ObjectAddress *address = arena_array(a, ObjectAddress, 3 + modules);
-  symbol[0] = (ObjectSymbol){"lathe_model", TABLE};
-  address[0] = (ObjectAddress){.at = at->program, .part = PROGRAM};
-  address[1] = (ObjectAddress){.at = at->weights, .part = WEIGHTS};
-  address[2] = (ObjectAddress){.at = at->modules, .part = TABLE, .plus = at->size};
-  for (int i = 0; i < modules; i++) {
-    symbol[1 + i] = (ObjectSymbol){module_table(a, i), -1};
-    address[3 + i] = (ObjectAddress){.at = at->size + at->address * (uint64_t)i, .part = -1, .symbol = 1 + i};
+  add_address(t, t->n + at->program, k, 0);
+  add_address(t, t->n + at->weights, weights, 0);
+  add_address(t, t->n + at->modules, tables, t->n + at->size);
+  for (int i = 0; i < p->nlibraries; i++)
+    add_outside(t, t->n + at->size + at->address * (uint64_t)i, module_table(t->arena, k, i));
+  t->n += table_bytes(t, m);
+}
+
+/* LatheRtVariant: the first model comes last, and zeros behind it. */
+static void add_variants(Tables *t, const Models *models, int tables)
+{
+  vec_push(t->arena, &t->symbol, ((ObjectSymbol){.name = "lathe_variants", .part = tables, .at = t->n}));
+  for (int i = 1; i <= models->n; i++) {
+    int k = i % models->n;
+    uint64_t table = 0;
+    for (int before = 0; before < k; before++) table += table_bytes(t, &models->v[before]);
+    add_outside(t, t->n, module_table(t->arena, k, 0));
+    add_address(t, t->n + t->at->address, tables, table);
+    t->n += 2 * t->at->address;
   }
-  const ObjectPart part[PARTS] = {
-    [PROGRAM] = {.name = ".rodata.lathe_program", .bytes = n, .align = MODEL_ALIGN, .data = bytes},
-    [WEIGHTS] = {.name = ".rodata.lathe_weights",
-                 .bytes = p->weights_bytes,
-                 .align = MODEL_ALIGN,
-                 .write = put_weights,
-                 .about = p,
-                 .large = is_large(p)},
-    [TABLE] = {.name = ".data.rel.ro.lathe", .bytes = table_bytes, .align = 16, .data = table, .writable = true},
-  };
+  t->n += 2 * t->at->address;
+}
+
+static void write_object(const Models *models, const char *kernels, const char *path)
+{
+  Program *p = models->v[0].program;
+  int n = models->n;
+  int weights = n;
+  int tables = n + 1;
+  Arena *a = scratch(p->ctx);
+  ObjectForm form = object_form(p->ctx, kernels, p->target->text);
+  Tables t = {.arena = a, .at = &places[form.wide]};
+  uint64_t most = 2 * t.at->address * (uint64_t)(n + 1);
+  for (int k = 0; k < n; k++) most += table_bytes(&t, &models->v[k]);
+  t.bytes = arena_alloc(a, (size_t)most);
+  vec_push(a, &t.symbol, ((ObjectSymbol){.name = "lathe_model", .part = tables}));
+  for (int k = 0; k < n; k++) add_table(&t, k, &models->v[k], weights, tables);
+  if (n > 1) add_variants(&t, models, tables);
+  ObjectPart *part = arena_array(a, ObjectPart, n + 2);
+  for (int k = 0; k < n; k++)
+    part[k] = (ObjectPart){
+      .name = ".rodata.lathe_program", .bytes = models->v[k].n, .align = MODEL_ALIGN, .data = models->v[k].bytes};
+  part[weights] = (ObjectPart){.name = ".rodata.lathe_weights",
+                               .bytes = p->weights_bytes,
+                               .align = MODEL_ALIGN,
+                               .write = put_weights,
+                               .about = models,
+                               .large = is_large(p)};
+  part[tables] =
+      (ObjectPart){.name = ".data.rel.ro.lathe", .bytes = t.n, .align = 16, .data = t.bytes, .writable = true};
   object_write(p->ctx, &form,
-               &(ObjectData){.nparts = PARTS,
+               &(ObjectData){.nparts = n + 2,
                              .part = part,
-                             .nsymbols = 1 + modules,
-                             .symbol = symbol,
-                             .naddresses = 3 + modules,
-                             .address = address},
+                             .nsymbols = t.symbol.n,
+                             .symbol = t.symbol.v,
+                             .naddresses = t.address.n,
+                             .address = t.address.v},
                path);
 }
 
@@ -162,24 +223,24 @@ static void put_weights_beside(ObjectFile *o, const Program *p, const char *name
           id, id, id, id, id);
 }
 
-static void write_weights(const Program *p, const char *path)
+static void write_weights(const Models *models, const char *path)
 {
-  ObjectFile *o = object_open(p->ctx, path, "wb");
-  put_weights(o, p);
+  ObjectFile *o = object_open(models->v[0].program->ctx, path, "wb");
+  put_weights(o, models);
   object_close(o);
 }
 
-static void write_c(Program *p, Code *code, const void *bytes, size_t n, const char *name, const char *path,
-                    bool beside)
+static void write_c(const ArtefactModel *m, const char *name, const char *path, bool beside)
 {
+  Program *p = m->program;
   size_t ncode;
-  const void *text = code_get(code, CODE_C, scratch(p->ctx), &ncode);
+  const void *text = code_get(m->code[0], CODE_C, scratch(p->ctx), &ncode);
   ObjectFile *o = object_open(p->ctx, path, "wb");
   linkable_c_names(p, name, o->f);
   object_put(o, text, ncode);
   uint64_t column = 0;
   fprintf(o->f, "\n/* ---- the program and the weights ---- */\n");
-  put_array(o, "lathe_program", bytes, n, &column);
+  put_array(o, "lathe_program", m->bytes, m->n, &column);
   fprintf(o->f, "0};\n");
   if (beside) put_weights_beside(o, p, name);
   else put_weights_text(o, p);
@@ -188,7 +249,7 @@ static void write_c(Program *p, Code *code, const void *bytes, size_t n, const c
           "  uint64_t program_bytes;\n  const void *weights;\n  uint64_t weights_bytes;\n"
           "  const void *const *consts, *const *modules;\n} lathe_model = {\"%s\", sizeof lathe_model, 1, "
           "lathe_program, %zu, lathe_weights, %" PRIu64 ", 0, 0};\n",
-          MODEL_MAGIC, n, p->weights_bytes);
+          MODEL_MAGIC, m->n, p->weights_bytes);
   linkable_c_aliases(name, o->f);
   if (ferror(o->f)) raise(p->ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", path, strerror(errno));
   object_close(o);
@@ -198,30 +259,41 @@ static void write_c(Program *p, Code *code, const void *bytes, size_t n, const c
 
 static void remove_file(void *path) { unlink(path); }
 
-/* Links everything for a shared library, or (path ends in .o) into one object.  The tables of all modules but the first
- * get names of their own before they meet. */
-static void write_linked(Program *p, Code *const *code, const void *bytes, size_t n, const char *path)
+/* The objects of a model's libraries.  The tables of all but the first library get names of their own before they meet,
+ * and so does everything in a variant. */
+typedef Vec(const char *) Objects;
+static void add_objects(const Models *models, int k, Objects *out)
 {
-  Ctx *ctx = p->ctx;
+  const ArtefactModel *model = &models->v[k];
+  Ctx *ctx = model->program->ctx;
   Arena *a = scratch(ctx);
-  Vec(const char *) objects = {0};
-  for (int m = 0; m < p->nlibraries; m++) {
+  for (int m = 0; m < model->program->nlibraries; m++) {
     const char *folder = file_temp_dir(ctx);
     const char **kernels;
-    int count = code_write_objects(code[m], folder, &kernels);
-    if (m == 0) {
-      for (int i = 0; i < count; i++) vec_push(a, &objects, kernels[i]);
+    int count = code_write_objects(model->code[m], folder, &kernels);
+    if (k == 0 && m == 0) {
+      for (int i = 0; i < count; i++) vec_push(a, out, kernels[i]);
       continue;
     }
     const char *whole = arena_printf(a, "%s/module.o", folder);
-    code_link(code[m], count, kernels, whole);
-    object_rename(ctx, whole, module_table(a, 0), module_table(a, m));
-    vec_push(a, &objects, whole);
+    code_link(model->code[m], count, kernels, whole);
+    if (m) object_rename(ctx, whole, module_table(a, 0, 0), module_table(a, 0, m));
+    if (k) object_prefix(ctx, whole, arena_printf(a, "v%d", k), 0, NULL);
+    vec_push(a, out, whole);
   }
+}
+
+/* Links everything for a shared library, or (path ends in .o) into one object. */
+static void write_linked(const Models *models, const char *path)
+{
+  Ctx *ctx = models->v[0].program->ctx;
+  Arena *a = scratch(ctx);
+  Objects objects = {0};
+  for (int k = 0; k < models->n; k++) add_objects(models, k, &objects);
   const char *model = arena_printf(a, "%s/model.o", file_temp_dir(ctx));
-  write_object(p, objects.v[0], bytes, n, model);
+  write_object(models, objects.v[0], model);
   vec_push(a, &objects, model);
-  code_link(code[0], objects.n, objects.v, path);
+  code_link(models->v[0].code[0], objects.n, objects.v, path);
 }
 
 static const char *const endings[] = {".so", ".o", ".a", ".c"};
@@ -255,13 +327,13 @@ void driver_check_export(Ctx *ctx, const Target *t, const char *path)
   scope_end(ctx, scope);
 }
 
-/* Under another name first: a reader never sees half of it. */
-void compiled_export_artefact(Program *p, Code *const *code, const void *bytes, size_t n, const char *path,
-                              WeightsPlace weights)
+static void check_contents(const Program *p, int nmodels, FileKind kind, const char *path)
 {
   Ctx *ctx = p->ctx;
-  driver_check_export(ctx, p->target, path);
-  FileKind kind = kind_of(ctx, p->target, path);
+  if (nmodels > 1 && kind != SHARED)
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
+          "'%s' is to be linked, but variants are chosen when a file is loaded; write .so, or compile for one CPU",
+          path);
   if (p->prepare >= 0 && kind != SHARED)
     raise(ctx, ERR_UNSUPPORTED, NOWHERE,
           "'%s' has its weights ready: compile with weights 'ready'; 'trained' is for .so, which is loaded", path);
@@ -272,6 +344,17 @@ void compiled_export_artefact(Program *p, Code *const *code, const void *bytes, 
     raise(ctx, ERR_UNSUPPORTED, NOWHERE,
           "'%s' is to be C source, but the model is for %d targets; write .so, .o or .a, or compile for 'c' alone",
           path, p->module.n);
+}
+
+/* Under another name first: a reader never sees half of it. */
+void compiled_export_artefact(int nmodels, const ArtefactModel *model, const char *path, WeightsPlace weights)
+{
+  Program *p = model[0].program;
+  Ctx *ctx = p->ctx;
+  const Models models = {nmodels, model};
+  driver_check_export(ctx, p->target, path);
+  FileKind kind = kind_of(ctx, p->target, path);
+  check_contents(p, nmodels, kind, path);
   bool beside = kind == SOURCE && p->weights_bytes &&
                 (weights == WEIGHTS_BESIDE || (weights == WEIGHTS_BY_SIZE && p->weights_bytes > WEIGHTS_TEXT_LIMIT));
   Scope scope = scope_begin(ctx);
@@ -282,12 +365,12 @@ void compiled_export_artefact(Program *p, Code *const *code, const void *bytes, 
   const char *data_path = arena_printf(scratch(ctx), "%s.weights", path);
   defer(ctx, remove_file, (void *)(uintptr_t)made);
   if (beside) defer(ctx, remove_file, (void *)(uintptr_t)data);
-  if (kind == SOURCE) write_c(p, code[0], bytes, n, name, made, beside);
-  else write_linked(p, code, bytes, n, object);
+  if (kind == SOURCE) write_c(model, name, made, beside);
+  else write_linked(&models, object);
   if (kind == OBJECT || kind == ARCHIVE) linkable_rename(ctx, object, name);
   if (kind == ARCHIVE) linkable_archive(ctx, object, made, name);
   if (kind != SHARED) linkable_header(p, path);
-  if (beside) write_weights(p, data);
+  if (beside) write_weights(&models, data);
   if (beside && rename(data, data_path))
     raise(ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", data_path, strerror(errno));
   if (rename(made, path)) raise(ctx, ERR_IO, NOWHERE, "'%s' cannot be written: %s", path, strerror(errno));

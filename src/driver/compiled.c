@@ -5,6 +5,8 @@ Module *compiled_module(Compiled *c) { return c->program.m; }
 /* The weights stay where the graph has them. */
 LatheRtModel *compiled_model(Compiled *c)
 {
+  for (int i = 0; i < c->nvariants; i++)
+    if (c->variant[i]->program.target->is_host) return compiled_model(c->variant[i]);
   if (c->model) return c->model;
   if (c->aot)
     raise(c->ctx, ERR_UNSUPPORTED, NOWHERE,
@@ -47,10 +49,15 @@ void compiled_export(Compiled *c, const char *path, WeightsPlace weights)
     scope_end(c->ctx, scope);
     return;
   }
-  int n = c->program.nlibraries;
-  Code **code = arena_array(scratch(c->ctx), Code *, n);
-  for (int i = 0; i < n; i++) code[i] = built_code(c->built[i]);
-  compiled_export_artefact(&c->program, code, c->bytes, c->nbytes, path, weights);
+  ArtefactModel model[MAX_VARIANTS];
+  for (int k = 0; k <= c->nvariants; k++) {
+    Compiled *one = k ? c->variant[k - 1] : c;
+    int n = one->program.nlibraries;
+    Code **code = arena_array(scratch(c->ctx), Code *, n);
+    for (int i = 0; i < n; i++) code[i] = built_code(one->built[i]);
+    model[k] = (ArtefactModel){&one->program, code, one->bytes, one->nbytes};
+  }
+  compiled_export_artefact(c->nvariants + 1, model, path, weights);
   scope_end(c->ctx, scope);
 }
 

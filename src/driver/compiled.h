@@ -20,6 +20,8 @@ struct Compiled {
   Built **built; /* of each module of the program; of a program ahead of time NULL */
   Module *alone; /* the kernels of a program ahead of time */
   Aot *aot;
+  Compiled **variant; /* the same model for other CPUs, the most demanding first; variants.c */
+  int nvariants;
   const void *bytes; /* the program, written */
   size_t nbytes;
   LatheRtModel *model; /* NULL until asked for */

@@ -14,6 +14,7 @@ Compiled *compiled_retain(Compiled *c)
 void compiled_release(Compiled *c)
 {
   if (--c->refs) return;
+  for (int i = 0; i < c->nvariants; i++) compiled_release(c->variant[i]);
   if (c->model) lathe_rt_model_free(c->model);
   for (int i = 0; c->built && i < c->program.module.n; i++)
     if (c->built[i]) built_release(c->built[i]);

@@ -86,6 +86,9 @@ typedef struct CompileOptions {
 typedef struct Compiled Compiled;
 /* Runs the passes on a copy of m, lowers @main and what it calls, plans storage, generates code. */
 Compiled *driver_compile(Ctx *, Module *m, const CompileOptions *);
+/* variants.c: the same for several CPUs (target_variant) of the options' target: one file holds all, and loading it picks
+ * the most demanding one that the machine has everything for. */
+Compiled *driver_compile_variants(Ctx *, Module *m, const CompileOptions *, int n, const char *const *cpus);
 Compiled *compiled_retain(Compiled *);
 void compiled_release(Compiled *);
 /* Where a .c file has its weights: as text in it, or in a binary file beside it (PATH.weights) that the

@@ -288,7 +288,8 @@ static void *symbols_of(Arena *a, bool wide, const ObjectData *d, Text *names)
     out[1 + d->nparts + i] = (Elf64_Sym){.st_name = add_name(names, d->symbol[i].name),
                                          .st_info = ELF64_ST_INFO(STB_GLOBAL, part < 0 ? STT_NOTYPE : STT_OBJECT),
                                          .st_shndx = (Elf64_Section)(part < 0 ? SHN_UNDEF : 1 + part),
-                                         .st_size = part < 0 ? 0 : d->part[part].bytes};
+                                         .st_value = d->symbol[i].at,
+                                         .st_size = part < 0 ? 0 : d->part[part].bytes - d->symbol[i].at};
   }
   return pack_symbols(a, wide, out, 1 + d->nparts + d->nsymbols);
 }

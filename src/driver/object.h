@@ -41,10 +41,11 @@ typedef struct ObjectPart {
   bool writable;
   bool large; /* more than code need reach */
 } ObjectPart;
-/* A name that others see: part 0 and on are defined here, -1 elsewhere. */
+/* A name that others see: part 0 and on are defined here, so many bytes into the part; -1: elsewhere. */
 typedef struct ObjectSymbol {
   const char *name;
   int part;
+  uint64_t at;
 } ObjectSymbol;
 /* The address of a part (and so many bytes on) or, where that is -1, of a symbol, to be put at this place. */
 typedef struct ObjectAddress {

@@ -258,7 +258,15 @@ void program_digest(Program *);
 const char *program_print(Program *, Arena *);
 
 /* artefact.c: one file by its ending (.so, .o, .a, .c) that holds kernels, program and weights. */
-void compiled_export_artefact(Program *, Code *const *code, const void *bytes, size_t n, const char *path,
-                              WeightsPlace);
+typedef struct ArtefactModel {
+  Program *program;
+  Code *const *code; /* of its libraries */
+  const void *bytes; /* the program, written */
+  size_t n;
+} ArtefactModel;
+/* Several: variants of one model, whose constants lie in one space (variants.c); the first is the one that runs
+ * wherever any of them does. */
+enum { MAX_VARIANTS = 16 };
+void compiled_export_artefact(int n, const ArtefactModel *, const char *path, WeightsPlace);
 
 #endif

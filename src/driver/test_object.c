@@ -37,7 +37,7 @@ static void write_body(Ctx *ctx, void *arg)
     {.name = ".rodata.five", .bytes = 5, .align = 64, .write = put_five, .about = "fives"},
     {.name = ".data.table", .bytes = sizeof table, .align = 16, .data = table, .writable = true},
   };
-  const ObjectSymbol symbol[] = {{"here", 1}, {"elsewhere", -1}};
+  const ObjectSymbol symbol[] = {{.name = "here", .part = 1}, {.name = "elsewhere", .part = -1}};
   const ObjectAddress address[] = {{.at = 8, .part = 0, .plus = 3}, {.at = 16, .part = -1, .symbol = 1}};
   object_write(ctx, &form, &(ObjectData){2, 2, 2, part, symbol, address}, m->path);
   object_prefix(ctx, m->path, "my", 1, (const char *const[]){"here"});

@@ -720,6 +720,28 @@ const Target *target_parse(Ctx *ctx, const char *text)
   return t;
 }
 
+const Target *target_variant(Ctx *ctx, const Target *t, const char *cpu)
+{
+  if (t->codegen != CODEGEN_LLVM && t->codegen != CODEGEN_C)
+    raise(ctx, ERR_ARGUMENT, NOWHERE, "target '%s' has no variants by CPU '%s'", t->text, cpu);
+  size_t n = strcspn(cpu, "+");
+  Text text = text_new(scratch(ctx));
+  Text attrs = text_new(scratch(ctx));
+  text_add(&text, t->kind->name);
+  for (int i = 0; i < t->noptions; i++) {
+    const TargetOption *o = &t->option[i];
+    if (!strcmp(o->name, "mattr")) text_printf(&attrs, "%s%s", attrs.n ? "," : "", o->value);
+    else if (strcmp(o->name, "mcpu") != 0) text_printf(&text, o->value[0] ? " -%s=%s" : " -%s", o->name, o->value);
+  }
+  text_printf(&text, " -mcpu=%.*s", (int)n, cpu);
+  for (const char *p = cpu + n; *p; p += n) {
+    n = 1 + strcspn(p + 1, "+");
+    text_printf(&attrs, "%s%.*s", attrs.n ? "," : "", (int)n, p);
+  }
+  if (attrs.n) text_printf(&text, " -mattr=%s", text_str(&attrs));
+  return target_parse(ctx, text_str(&text));
+}
+
 const Target *target_with_host(Ctx *ctx, const Target *t, const Target *host)
 {
   if (host && !target_is_cpu(host))

@@ -137,6 +137,8 @@ typedef struct Target {
 } Target;
 
 const Target *target_parse(Ctx *, const char *text);
+/* The same target for another CPU: its name, and features that are to be there, as in "neoverse-n1+i8mm". */
+const Target *target_variant(Ctx *, const Target *, const char *cpu);
 const Target *target_host(Ctx *); /* "llvm -mcpu=native", or "c" without LLVM */
 /* The same target driven by that host, which must be a CPU; NULL: by none that is said. */
 const Target *target_with_host(Ctx *, const Target *, const Target *host);

@@ -327,6 +327,20 @@ static void test_refusals(void **state)
   refused("llvm -fast-math=maybe", "target 'llvm -fast-math=maybe': -fast-math=maybe is neither 0 nor 1");
 }
 
+static void test_variants(void **state)
+{
+  (void)state;
+  const Target *base = target_parse(ctx, "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1 -mattr=+crc -num-cores=2");
+  const Target *t = target_variant(ctx, base, "generic+dotprod+i8mm");
+  assert_string_equal(t->text, "llvm -mtriple=aarch64-linux-gnu -num-cores=2 -mcpu=generic -mattr=+crc,+dotprod,+i8mm");
+  assert_true(target_has(t, CPU_I8MM) && !target_has(t, CPU_LSE));
+  assert_string_equal(t->attrs, "+crc");
+  assert_int_equal(t->num_cores, 2);
+  t = target_variant(ctx, target_parse(ctx, "c"), "x86-64-v3");
+  assert_int_equal(t->arch, ARCH_X86_64);
+  assert_int_equal(t->codegen, CODEGEN_C);
+}
+
 static void test_allocation_failures(void **state)
 {
   (void)state;
@@ -356,6 +370,7 @@ int main(void)
     cmocka_unit_test_setup_teardown(test_host_beside, setup, teardown),
     cmocka_unit_test_setup_teardown(test_fast_math, setup, teardown),
     cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
+    cmocka_unit_test_setup_teardown(test_variants, setup, teardown),
     cmocka_unit_test_setup_teardown(test_allocation_failures, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

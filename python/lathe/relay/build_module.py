@@ -44,6 +44,7 @@ def build(
     *,
     entries: Optional[Sequence[str]] = None,
     weights: str = "ready",
+    variants: Optional[Sequence[str]] = None,
 ) -> Any:
     """Compiles a model: the passes of the current PassContext, then kernels for the target.
 
@@ -55,7 +56,10 @@ def build(
 
     entries are functions of the module that callers see (default: main); GraphModule.entry(name) runs them.  weights:
     "ready" for the kernels, or as they were "trained": the file that export_library writes is smaller, and loading it
-    brings them into form."""
+    brings them into form.
+
+    variants are CPUs of the target (["x86-64-v2", "x86-64-v3"], ["generic", "generic+dotprod"]): the file that
+    export_library writes holds code for each, and loading it picks the best that the machine can run."""
     executor, runtime = backend.Executor.of(executor), backend.Runtime.of(runtime)
     aot = None
     if executor is not None and executor.name == "aot":
@@ -71,7 +75,8 @@ def build(
     c = ctx.for_compiler(handles)
     external = code_generators()
     generators = [[name, ctypes.cast(fn, ctypes.c_void_p).value] for name, fn in external]
-    compiled = call("compile", mod, handles, c, None, False, None, list(entries or ()), weights, aot, generators)
+    compiled = call("compile", mod, handles, c, None, False, None, list(entries or ()), weights, aot, generators,
+                    list(variants or ()))
     del external
     ctx.notes = call("pass_context_notes", c)  # what passes had to say: which nodes stay in float, and why
     said = targets[0] if len(targets) == 1 else targets
