@@ -3,7 +3,8 @@
  *   cc -Os -shared -fPIC -fvisibility=hidden -Iinclude runtime/lathe_rt.c -o liblathe_rt.so -lm -ldl -lpthread
  *   cc -Os -c -Iinclude runtime/lathe_rt.c -o lathe_rt.o
  *
- * With -DLATHE_RT_NO_THREADS parallel loops run on the caller's thread, and -lpthread is not needed. */
+ * With -DLATHE_RT_NO_THREADS parallel loops run on the caller's thread, and -lpthread is not needed.  tiny.c is a
+ * runtime of its own, in a few kilobytes, for linked models of known sizes. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

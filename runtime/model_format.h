@@ -1,5 +1,5 @@
 /* model_format.h: a compiled model as bytes.  The compiler's driver writes it
- * (src/driver/write.c), the runtime reads it (model_read.c); nothing else knows it.
+ * (src/driver/write.c), the runtime reads it (model_read.c; tiny.c what static entries need); nothing else knows it.
  *
  * Numbers are little endian and unaligned: u8, u32, u64, i64, f64.
  *   str    u32 length, that many bytes, none of them zero

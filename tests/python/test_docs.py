@@ -101,15 +101,16 @@ RUN = {"sh": run_shell, "python": run_python, "c": run_c, "js": run_js, "relay":
 @pytest.mark.skipif(not (BUILD / "lathe").exists() or not shutil.which("cc"), reason="needs the program and cc")
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_every_block(page, tmp_path, monkeypatch):
-    """From top to bottom, in a folder that has build and examples; a block of `output` is what the one before it
-    printed."""
+    """From top to bottom, in a folder that has build, examples and the runtime; a block of `output` is what the one
+    before it printed."""
     for package in ("torch", "keras"):
         if f"import {package}\n" in page.read_text():
             reason = f"{package} is not installed: the examples of {page.name} are not run"
             pytest.importorskip(package, reason=reason, exc_type=ImportError)
     if "-f web" in page.read_text() and not HAS_WEB:
         pytest.skip(f"clang, wasm-ld or node is not there (tools/setup web): the examples of {page.name} are not run")
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for part in ("examples", "include", "runtime"):
+        (tmp_path / part).symlink_to(ROOT / part)
     (tmp_path / "build").symlink_to(BUILD)
     monkeypatch.chdir(tmp_path)
     printed = None

@@ -83,7 +83,8 @@ def loader(folder, triple):
 def model(folder, arch):
     if arch == "x86_64":
         return compile_variants(folder / "x86.so", X86, "x86-64-v2,x86-64-v4,x86-64-v3")
-    return compile_variants(folder / "arm.so", ARM, "generic+dotprod+i8mm,generic+dotprod,generic", "--weights", "ready")
+    cpus = "generic+dotprod+i8mm,generic+dotprod,generic"
+    return compile_variants(folder / "arm.so", ARM, cpus, "--weights", "ready")
 
 
 def emulate(folder, arch, cpu, data=b""):
@@ -123,7 +124,9 @@ def test_a_cpu_that_none_is_for(folder):
 @needs_llvm
 def test_inspect_shows_them_and_equal_weights_lie_once(folder):
     alone = folder / "alone.so"
-    assert sh(LATHE, "compile", DIGITS, *SHAPE, "--target", f"{ARM} -mcpu=generic", "--weights", "ready", "-o", alone).returncode == 0
+    target = f"{ARM} -mcpu=generic"
+    done = sh(LATHE, "compile", DIGITS, *SHAPE, "--target", target, "--weights", "ready", "-o", alone)
+    assert done.returncode == 0, done.stderr
     shown = json.loads(sh(LATHE, "inspect", model(folder, "aarch64"), "--json").stdout)
     one = json.loads(sh(LATHE, "inspect", alone, "--json").stdout)
     assert shown["variants"] == ["neon,dotprod,i8mm", "neon,dotprod", "neon"] and one["variants"] == []
