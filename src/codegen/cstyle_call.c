@@ -147,11 +147,12 @@ static void make_multiply_shift(Cgen *g, const char *name, DType t)
   cs_helper(g,
             "%s %s(%s x, %s y, %s q, %s s)\n{\n"
             "  %s right = (%s)q - (%s)s, product = (%s)x * (%s)y;\n"
-            "  if (right > 62 || right < -63) return 0;\n"
-            "  if (right == 31 && product >> 31 > 2147483647) return 2147483647;\n"
+            "  if (right > 62 || right < -63) return 0;\n%s"
             "  if (right > 0) return (%s)((product + ((%s)1 << (right - 1))) >> right);\n"
             "  return (%s)((%s)product << -right);\n}",
-            T, name, T, T, T, T, L, L, L, L, L, T, L, T, U);
+            T, name, T, T, T, T, L, L, L, L, L,
+            t.bits == 32 ? "  if (right == 31 && x == -2147483647 - 1 && y == x) return 2147483647;\n" : "", T, L, T,
+            U);
 }
 
 static void make_reinterpret(Cgen *g, const char *name, DType from, DType to)

@@ -436,6 +436,7 @@ void depthwise_lanes_plans(const ImplCall *, PlanList *); /* groups narrower tha
 void depthwise_alter(const ImplCall *, const void *plan, AlteredCall *);
 void depthwise_lanes_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void depthwise_schedule(ImplGroup *);
+bool depthwise_one_channel(const Target *); /* is a tile columns of one channel, not of a block of them? */
 
 /* ---- planes.c ------------------------------------------------------------------------------ */
 

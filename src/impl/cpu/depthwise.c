@@ -318,6 +318,17 @@ static void schedule_spread(ImplGroup *g, BlockRV spread)
   sched_vectorize(g->s, l[n - 1]);
 }
 
+/* Without vectors the channels of a block have nothing in common but their place.  One at a time leaves the registers
+ * to the sums of a row's neighbours, which share their data and the channel's weights, bias and scale. */
+bool depthwise_one_channel(const Target *t) { return t->device.kind == DEVICE_MICRO; }
+
+static void write_out_columns(ImplGroup *g, BlockRV store, int outer)
+{
+  LoopRV *l;
+  int n = sched_get_loops(g->s, store, g->arena, &l);
+  for (int i = outer; i < n; i++) sched_unroll(g->s, l[i]);
+}
+
 void depthwise_schedule(ImplGroup *g)
 {
   Nest *n;
@@ -347,19 +358,23 @@ void depthwise_schedule(ImplGroup *g)
   if (l.y >= 0) order[k++] = generic_split_by(g, n->loop[l.y].rv, padded ? plan->band : 1, &yi);
   int shared = k;
   if (l.y >= 0) order[k++] = yi;
+  bool single = depthwise_one_channel(g->target);
+  if (single) order[k++] = n->loop[l.c].rv;
   order[k++] = generic_split_by(g, n->loop[l.x].rv, plan->x, &xi);
   int outer = k;
   for (int i = l.first; i < n->n - 1; i++) order[k++] = n->loop[i].rv;
   if (inner > WRITTEN) order[k++] = n->loop[n->n - 1].rv;
   order[k++] = xi;
   if (inner <= WRITTEN) order[k++] = n->loop[n->n - 1].rv;
-  order[k++] = n->loop[l.c].rv;
+  if (!single) order[k++] = n->loop[l.c].rv;
   sched_reorder(g->s, k, order);
-  epilogue_write_out(g, impl_attach_epilogue(g, conv, order[outer - 1]), outer, rows);
+  BlockRV store = impl_attach_epilogue(g, conv, order[outer - 1]);
+  if (single) write_out_columns(g, store, outer);
+  else epilogue_write_out(g, store, outer, rows);
   for (int i = n->n - l.dims; i < n->n && inner <= WRITTEN; i++)
     if (!rows || i == n->n - 1) sched_unroll(g->s, n->loop[i].rv);
   sched_unroll(g->s, xi);
-  sched_vectorize(g->s, n->loop[l.c].rv);
+  if (!single) sched_vectorize(g->s, n->loop[l.c].rv);
   sched_decompose_reduction(g->s, conv, order[outer]);
   if (padded && !in_place) sched_compute_at(g->s, pad, order[shared - 1], spread, -1);
   LoopRV bands = sched_fuse(g->s, shared, order, true);

@@ -49,9 +49,28 @@ static bool fits(const Node *call)
          conv_block(a->data_layout, 2) && str_ends(a->kernel_layout, "o") && call->arg[1]->type->ndim == 5;
 }
 
+/* Instructions where a tile is columns of one channel: loads that neighbours share, and sums that do not fit the registers. */
+static double micro_seconds(const Target *t, const Node *call, const DepthwisePlan *p)
+{
+  enum { SUMS = 5, EPILOGUE = 16 };
+  const Conv2DAttrs *a = attrs_of(call);
+  const Type *w = call->arg[1]->type;
+  double rows = (double)known_size(w, 2);
+  double taps = (double)known_size(w, 3);
+  double x = (double)p->x;
+  double stride = a->strides.n > 1 ? (double)a->strides.v[1] : 1;
+  double loads = taps + fmin((x - 1) * stride + taps, x * taps);
+  double spills = p->x > SUMS ? 2 * (double)(p->x - SUMS) : 0;
+  double tile = rows * (loads + x * taps + spills + 4) + x * EPILOGUE + 8;
+  double tiles = ceil((double)known_size(call->type, 3) / x) * impl_likely_elements(call->type) /
+                 (double)known_size(call->type, 3);
+  return tiles * tile / (1e9 * t->core.ghz);
+}
+
 /* Bytes: vectors of products in 16 bits, and of sums in 32; wider ones are multiplied in 32. */
 static double seconds_of(const Target *t, const Node *call, const DepthwisePlan *p)
 {
+  if (depthwise_one_channel(t)) return micro_seconds(t, call, p);
   const Type *w = call->arg[1]->type;
   double taps = (double)(known_size(w, 2) * known_size(w, 3));
   double vectors = (double)alter_block_vectors(p->block, target_lanes(t, 32));
@@ -77,6 +96,7 @@ void int8_depthwise_plans(const ImplCall *call, PlanList *list)
   DepthwisePlan p = {.block = known_size(y, 4), .band = 1};
   int64_t most = 3 * t->vector_registers / 4 / alter_block_vectors(p.block, target_lanes(t, 32));
   if (most < 1) most = 1;
+  if (depthwise_one_channel(t)) most = t->vector_registers / 2;
   enum { MICRO_BYTES = 256 }; /* on a microcontroller few rows, since what they take is RAM */
   int64_t room = t->device.kind == DEVICE_MICRO ? MICRO_BYTES : cost_l2(t) / 16;
   for (int64_t r = 1; r <= rows; r++)
@@ -89,10 +109,11 @@ void int8_depthwise_plans(const ImplCall *call, PlanList *list)
 
 void int8_depthwise_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
 {
-  (void)t, (void)plan;
+  (void)plan;
   Module *m = c->m;
   const Conv2DAttrs *a = c->attrs;
-  DType narrow = in_halves(c->arg) ? DTYPE(DT_INT, 16) : DT_I32;
+  /* a single product of words is added as it is made; one of 16 bits would be widened first */
+  DType narrow = in_halves(c->arg) && target_lanes(t, 32) > 1 ? DTYPE(DT_INT, 16) : DT_I32;
   int64_t before[5] = {0};
   int64_t after[5] = {0};
   int64_t stride[2], dilation[2];
