@@ -9,6 +9,7 @@ function(add_plugin name library)
   target_link_libraries(lathe_plugin_${name} PRIVATE lathe_rt ${library} Threads::Threads m)
   set_target_properties(lathe_plugin_${name} PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY
                         ${CMAKE_BINARY_DIR}/lathe-plugins BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/..")
+  install(TARGETS lathe_plugin_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lathe-plugins)
 endfunction()
 
 find_path(CBLAS_INCLUDE cblas.h)

@@ -414,3 +414,93 @@ def test_marks_without_partition_change_nothing():
     mod = AnnotateTarget("byoc_marks")(module(relay.exp(relay.var("x", shape=(3,)))))
     x = floats(3)
     agree(run(relay.build(mod, target="llvm"), {"x": x}), [np.exp(x)])
+
+
+# ---- choice by cost
+
+
+def cost_of_calls(prices, calls_cost=1.0):
+    """Costs that are counted: of each operator outside `prices`, of each call of an external function, and in it."""
+    from lathe.relay.collage import CustomCostEstimator
+
+    seen = []
+
+    def cost(mod, target):
+        total = 0.0
+        for f in mod.functions.values():
+            outside = "Compiler" in (f.attrs or {})
+            total += calls_cost * outside
+            for op in calls(f, inside=True):
+                total += prices.get(op, (0, 0))[outside]
+        seen.append((total, target))
+        return total
+
+    estimator = CustomCostEstimator(cost)
+    estimator.seen = seen
+    return estimator
+
+
+def dense_twice(compiler):
+    """dense(4, 16), exp, dense(3, 16) under a table with one pattern; nn.relu by an operator's own rule."""
+    register_pattern_table(compiler, [(compiler + ".dense", DENSE)])
+    takes("nn.relu", compiler)
+    lathe.register_func("relay.ext." + compiler, lambda f: CSource(c_source(f)), override=True)
+    h = relay.nn.relu(relay.nn.dense(relay.var("x", shape=(4, 8)), relay.const(floats(16, 8))))
+    return module(relay.nn.dense(relay.exp(h), relay.const(floats(3, 16))))
+
+
+def test_a_kernel_goes_where_it_costs_less():
+    from lathe.relay.op.contrib import partition_for
+
+    mod = dense_twice("byoc_cost")
+    dear = cost_of_calls({"nn.dense": (10, 1), "nn.relu": (1, 5)})
+    part = partition_for("byoc_cost", mod, cost=dear, target="llvm")
+    assert sorted(calls(f)[0] for f in externals(part).values()) == ["byoc_cost.dense"] * 2
+    assert [(r.name, r.times, r.taken) for r in dear.choice.report] == [
+        ("byoc_cost.dense", 1, True), ("nn.relu", 1, False), ("byoc_cost.dense", 1, True), ("model", 1, True),
+    ]
+    assert {t for _, t in dear.seen} == {"llvm"} and "byoc_cost" in dear.choice.table()
+    x = floats(4, 8)
+    agree(
+        [relay.create_executor("debug", part).evaluate()(x).numpy()],
+        [relay.create_executor("debug", mod).evaluate()(x).numpy()],
+    )
+
+
+def test_the_whole_model_has_the_last_word():
+    """Kernels win alone, and lose where each call of theirs costs more than it saves; and the other way round."""
+    from lathe.relay.collage import CustomCostEstimator
+    from lathe.relay.op.contrib import partition_for
+
+    mod = dense_twice("byoc_whole")
+    whole = lambda m: "exp" in calls(m["main"], inside=True)  # noqa: E731
+    late = CustomCostEstimator(lambda m, t: len(externals(m)) * (9 if whole(m) else -1))
+    part = partition_for("byoc_whole", mod, cost=late)
+    assert not externals(part) and late.choice.report[-1].taken is False
+    assert calls(part["main"]) == ["nn.dense", "nn.relu", "exp", "nn.dense"]
+    early = CustomCostEstimator(lambda m, t: len(externals(m)) * (-1 if whole(m) else 1))
+    assert len(externals(partition_for("byoc_whole", mod, cost=early))) == 2
+
+
+def test_costs_that_are_measured():
+    from lathe.relay.collage import CostEstimator
+    from lathe.relay.op.contrib import partition_for
+
+    compiler = "byoc_slow"
+    mod = dense_twice(compiler)
+
+    def slow(func):
+        text = c_source(func).replace("  return 0;", "  for (volatile int i = 0; i < 3000000; i++) continue;\n  return 0;")
+        return CSource(text)
+
+    lathe.register_func("relay.ext." + compiler, slow, override=True)
+    lathe.ir.register_op_attr("nn.relu", "target." + compiler, lambda e: False, level=30)
+    cost = CostEstimator(rounds=2, seconds=0.001)
+    part = partition_for(compiler, mod, cost=cost, target="llvm")
+    assert not externals(part) and [r.taken for r in cost.choice.report] == [False] * 3
+    with pytest.raises(lathe.error.ArgumentError, match='cost is "measured" or an estimator'):
+        partition_for(compiler, mod, cost="guess")
+    register_pattern_table("byoc_any", [("byoc_any.dense", DENSE)])
+    free = module(relay.nn.dense(relay.var("x", shape=(relay.Any(), 8)), relay.const(floats(3, 8))))
+    with pytest.raises(lathe.error.ArgumentError, match="give a value for it"):
+        partition_for("byoc_any", free, cost="measured", target="llvm")

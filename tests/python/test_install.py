@@ -64,6 +64,13 @@ def check(prefix, load_and_run, compile_and_run, digits):
     assert bad.returncode == 1 and bad.stderr.startswith("error: ")
 
 
+def test_plugins_are_where_the_runtime_looks(prefix):
+    built = {p.name for p in (BUILD / "lathe-plugins").glob("*.so")}
+    assert {p.name for p in (libdir(prefix) / "lathe-plugins").glob("*.so")} == built
+    for plugin in (libdir(prefix) / "lathe-plugins").glob("*.so"):
+        assert "[$ORIGIN/..]" in sh("readelf", "-d", plugin)
+
+
 def test_pkg_config(prefix, digits, tmp_path):
     if not shutil.which("pkg-config"):
         pytest.skip("pkg-config is not installed")

@@ -39,7 +39,7 @@ from .ty import FuncType, IncompleteType, OptionalType, SequenceType, TensorType
 globals()["__getattr__"] = _absent(__name__)  # (a type checker would take a definition for a promise of every name)
 _install(_sys.modules[__name__], _OVERRIDES)
 
-from . import quantize, testing, vm  # noqa: E402  (networks are made of the functions above)
+from . import collage, quantize, testing, vm  # noqa: E402  (networks are made of the functions above)
 
 __all__ = [
     "Any", "Call", "Clause", "Constant", "Constructor", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor",

@@ -4,7 +4,7 @@ relay.transform.FuseOps(fuse_opt_level=2)(mod)."""
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, Callable, Dict, List
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from .. import error
 from .._ffi import answer, call, callback_scope
@@ -101,15 +101,19 @@ def MergeComposite(pattern_table: Any) -> Pass:  # noqa: N802
     return _ExternalPass("MergeComposite", {}, add)
 
 
-def AnnotateTarget(targets: Any, include_non_call_ops: bool = True) -> Pass:  # noqa: N802
+def AnnotateTarget(  # noqa: N802
+    targets: Any, include_non_call_ops: bool = True, *, wanted: Optional[Callable[[str, Any], bool]] = None
+) -> Pass:
     """Marks what external compilers take: operators for which lathe.ir.register_op_attr has "target.NAME", and composite
-    functions of their patterns.  Of several compilers the first that takes a call has it."""
+    functions of their patterns.  Of several compilers the first that takes a call has it.  wanted(compiler, call) may
+    keep an operator from a compiler that takes it."""
     names = [targets] if isinstance(targets, str) else [str(t) for t in targets]
 
     def add(c: Any, kept: List[Any]) -> None:
         for name in names:
             for op, fn in takers(name).items():
-                call("pass_context_offload", c, name, op, _asked(fn, kept), 0)
+                asked = fn if wanted is None else lambda e, fn=fn, name=name: fn(e) and wanted(name, e)
+                call("pass_context_offload", c, name, op, _asked(asked, kept), 0)
 
     options = {"targets": ",".join(names), "include_non_call_ops": bool(include_non_call_ops)}
     return _ExternalPass("AnnotateTarget", options, add)

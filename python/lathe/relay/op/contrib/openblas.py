@@ -16,9 +16,11 @@ def pattern_table() -> Any:
     return blas.patterns("openblas", ("nn.conv2d", *blas.PRODUCTS))
 
 
-def partition_for_openblas(mod: Any, params: Optional[Dict[str, Any]] = None, mod_name: str = "default") -> Any:
-    """The model with what OpenBLAS takes as functions of it."""
-    return partition_for("openblas", mod, params, mod_name)
+def partition_for_openblas(
+    mod: Any, params: Optional[Dict[str, Any]] = None, mod_name: str = "default", **choice: Any
+) -> Any:
+    """The model with what OpenBLAS takes as functions of it; with a cost, with what it is faster at (partition_for)."""
+    return partition_for("openblas", mod, params, mod_name, **choice)
 
 
 def _generate(func: Any) -> Any:
