@@ -12,6 +12,8 @@ function(add_plugin name library)
   install(TARGETS lathe_plugin_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lathe-plugins)
 endfunction()
 
+add_plugin(npu "")   # simulated: it needs no library
+
 find_path(CBLAS_INCLUDE cblas.h)
 find_library(OPENBLAS openblas)
 find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.h)

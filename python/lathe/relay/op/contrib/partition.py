@@ -11,21 +11,22 @@ from .register import get_pattern_table, takers
 
 def partition_for(
     compiler: Union[str, Sequence[str]], mod: Any, params: Optional[Dict[str, Any]] = None, mod_name: str = "default",
-    *, cost: Any = None, target: Any = None,
+    *, cost: Any = None, target: Any = None, merge: bool = True,
 ) -> Any:  # fmt: skip
     """The model with what the compiler takes as functions of it; of several compilers the first that takes something
     has it.  Parameters become constants, which such functions can hold; what a normalisation does goes into the
     weights before it.
 
     With a cost the compiler gets only what it is faster at: "measured" on this machine for the target, or an estimator
-    of lathe.relay.collage.  Estimators keep what they found as `choice`."""
+    of lathe.relay.collage.  Estimators keep what they found as `choice`.  merge: regions of one compiler that read each
+    other become one function."""
     from ...build_module import as_module
 
     names = [compiler] if isinstance(compiler, str) else list(compiler)
     mod = _merged(as_module(mod, params), names)
     if cost is None:
-        return _offloaded(mod, names, mod_name)
-    return _chosen(mod, names, mod_name, cost, target)
+        return _offloaded(mod, names, mod_name, merge)
+    return _chosen(mod, names, mod_name, merge, cost, target)
 
 
 def _merged(mod: Any, names: Sequence[str]) -> Any:
@@ -49,15 +50,15 @@ def _merged(mod: Any, names: Sequence[str]) -> Any:
 
 
 def _offloaded(
-    mod: Any, names: Sequence[str], mod_name: str, wanted: Optional[Callable[[str, Any], bool]] = None
+    mod: Any, names: Sequence[str], mod_name: str, merge: bool, wanted: Optional[Callable[[str, Any], bool]] = None
 ) -> Any:
     """Composites, and operators that a compiler takes, as functions of the module."""
     from ... import transform
 
-    annotate = transform.AnnotateTarget(names, wanted=wanted)
-    for p in (annotate, transform.MergeCompilerRegions(), transform.PartitionGraph(mod_name)):
-        mod = p(mod)
-    return mod
+    mod = transform.AnnotateTarget(names, wanted=wanted)(mod)
+    if merge:
+        mod = transform.MergeCompilerRegions()(mod)
+    return transform.PartitionGraph(mod_name)(mod)
 
 
 def _kernels(mod: Any, names: Sequence[str]) -> List[Tuple[str, Any]]:
@@ -93,7 +94,7 @@ def _kernels(mod: Any, names: Sequence[str]) -> List[Tuple[str, Any]]:
     return found
 
 
-def _chosen(mod: Any, names: Sequence[str], mod_name: str, cost: Any, target: Any) -> Any:
+def _chosen(mod: Any, names: Sequence[str], mod_name: str, merge: bool, cost: Any, target: Any) -> Any:
     """What the compilers are faster at as functions of the module."""
     from ... import collage
     from ...transform import InferType  # type: ignore[attr-defined]
@@ -108,7 +109,7 @@ def _chosen(mod: Any, names: Sequence[str], mod_name: str, cost: Any, target: An
         out["main"] = collage.inline_composites(mod["main"], lost)
         return InferType()(out)
 
-    one = lambda name, m: _offloaded(m, [name], mod_name)  # noqa: E731
+    one = lambda name, m: _offloaded(m, [name], mod_name, merge)  # noqa: E731
     kernels = _kernels(mod, names)
     choice = cost.choice = collage.weigh(kernels, cost, target, one)
     candidates = [without(lambda e: True)]
@@ -116,9 +117,9 @@ def _chosen(mod: Any, names: Sequence[str], mod_name: str, cost: Any, target: An
     if won:
         owners = {e: name for name, e in kernels}
         lost = without(lambda e: e in owners and not choice.taken(owners[e], e))
-        candidates.append(_offloaded(lost, names, mod_name, choice.taken))
+        candidates.append(_offloaded(lost, names, mod_name, merge, choice.taken))
     if won < len(kernels):
-        candidates.append(_offloaded(mod, names, mod_name))
+        candidates.append(_offloaded(mod, names, mod_name, merge))
     return collage.cheapest(candidates, cost, target, choice, "/".join(names))
 
 
