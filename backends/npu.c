@@ -80,8 +80,7 @@ static const char *what_is_wrong(const Graph *g, const Kernel *k, const Instruct
     if (!known || !touches_tensor(k, x->tensor)) return "loads a tensor that its kernel does not read";
     if (!fits(f[0], f[1], f[3], f[2], f[6], 1, bytes)) return "loads from beyond a tensor";
     return x->pad < PADS && fits(f[4], f[1], f[5], f[2], 1, 1, PAD_BYTES) ? NULL : "loads beyond a scratchpad";
-  case FILL:
-    return x->pad < PADS && fits(f[4], f[1], f[5], f[2], 1, 1, PAD_BYTES) ? NULL : "fills beyond a scratchpad";
+  case FILL: return x->pad < PADS && fits(f[4], f[1], f[5], f[2], 1, 1, PAD_BYTES) ? NULL : "fills beyond a scratchpad";
   case STORE:
     if (!known || !writes_tensor(g, k, x->tensor)) return "stores into a tensor that its kernel does not give";
     if (!fits(f[0], f[1], f[3], f[2], 1, 1, bytes)) return "stores beyond a tensor";
@@ -119,8 +118,7 @@ static LatheRtCode read_stream(const Graph *g, Kernel *k, LatheRtError *err)
   for (size_t i = 0; i < n * INSTRUCTION_BYTES; i++) {
     int high = hex_digit(program->text[2 * i]);
     int low = hex_digit(program->text[2 * i + 1]);
-    if (high < 0 || low < 0)
-      return plugin_fail(err, LATHE_RT_ARGUMENT, "'%.60s' is no hexadecimal text", k->name);
+    if (high < 0 || low < 0) return plugin_fail(err, LATHE_RT_ARGUMENT, "'%.60s' is no hexadecimal text", k->name);
     byte[i] = (uint8_t)(high << 4 | low);
   }
   for (int i = 0; i < s->n; i++) {
@@ -148,7 +146,10 @@ static void drop(Graph *g)
 
 /* ---- running ------------------------------------------------------------------------------------ */
 
-static const int32_t *numbers(const Machine *m, int32_t at) { return (const int32_t *)(const void *)&m->pad[WEIGHT][at]; }
+static const int32_t *numbers(const Machine *m, int32_t at)
+{
+  return (const int32_t *)(const void *)&m->pad[WEIGHT][at];
+}
 
 static void load(Machine *m, const Instruction *x, const int8_t *tensor)
 {

@@ -51,7 +51,7 @@ class Object(External):
 
 
 class Module(External):
-    """Bytes for the loader of a kind: a plugin of the runtime, or lathe.runtime.register_module_loader."""
+    """Bytes for the loader of a kind: a plugin of the runtime, or what lathe_rt_module_kind_add was given."""
 
     form = "module"
 

@@ -5,6 +5,7 @@ graph.py     the walk over a graph of ATen operators
 sizes.py     sizes known only at run time
 table.py     the table of operators; rows_*.py its rows, by family
 decompose.py what PyTorch is asked to write as other operators first
+quantized.py TorchScript modules over quantized tensors, in terms that torch.export knows
 
 PyTorch itself is imported when a model is, never before."""
 
@@ -14,6 +15,7 @@ from . import (
     rows_linalg,
     rows_math,
     rows_nn,
+    rows_quantized,
     rows_recurrent,
     rows_reduce,
     rows_shape,
@@ -30,6 +32,7 @@ __all__ = [
     "rows_linalg",
     "rows_math",
     "rows_nn",
+    "rows_quantized",
     "rows_recurrent",
     "rows_reduce",
     "rows_shape",

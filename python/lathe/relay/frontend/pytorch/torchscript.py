@@ -11,7 +11,7 @@ from typing import Any, Optional, Sequence, Tuple
 
 from .... import error
 from ...ty import Any_
-from . import table
+from . import quantized, table
 
 PREFIX = "module."  # of the parameters of a module that is called by another one
 
@@ -31,6 +31,9 @@ def exported(module: Any, infos: Optional[Sequence[Any]], default_dtype: str) ->
     scripted = isinstance(module, torch.jit.ScriptModule)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        if scripted and quantized.is_quantized(module):
+            module, scripted = quantized.dequantized(module), False
+            module(*inputs)  # so that what is refused says why before torch.export wraps it
         try:
             return torch.export.export(
                 _wrapper(module), inputs, dynamic_shapes=(dynamic,) if dynamic else None, strict=False
