@@ -7,16 +7,16 @@
  * tensor of the graph, then seven int32 f[0] … f[6], in the order of bytes of the machine that everything here runs on:
  * the least first.
  *
- *   LOAD     scratchpad <- tensor: f = {first byte in the tensor, rows, columns, bytes from row to row, first byte in the
- *            scratchpad, bytes from row to row there, bytes from column to column in the tensor}
+ *   LOAD     scratchpad <- tensor: f = {first byte in the tensor, rows, columns, bytes from row to row, first byte in
+ *            the scratchpad, bytes from row to row there, bytes from column to column in the tensor}
  *   FILL     scratchpad <- one value: f = {-, rows, columns, -, first byte, bytes from row to row, value}
  *   STORE    tensor <- OUTPUT: f as LOAD's, the sides exchanged, columns without gaps
  *   BIAS     each row of a tile <- 16 numbers: f = {tile, first byte in WEIGHT}
- *   PRODUCT  tile[i][j] += sum over k < 16 of input[i][k] * weight[j][k]: f = {first byte in INPUT, bytes from i to i, from
- *            k to k, first byte in WEIGHT, bytes from j to j, from k to k, tile}
- *   RESCALE  OUTPUT[i][j] <- limits((tile[i][j] * multiplier[j] + half) >> shift[j], + zero): f = {tile, first byte in WEIGHT
- *            of 16 multipliers, then 16 shifts, first byte in OUTPUT, bytes from i to i, from j to j, zero, the least
- *            value | the most << 8}
+ *   PRODUCT  tile[i][j] += sum over k < 16 of input[i][k] * weight[j][k]: f = {first byte in INPUT, bytes from i to i,
+ *            from k to k, first byte in WEIGHT, bytes from j to j, from k to k, tile}
+ *   RESCALE  OUTPUT[i][j] <- ((tile[i][j] * multiplier[j] + half) >> shift[j]) + zero, within limits: f = {tile, first
+ *            byte in WEIGHT of 16 multipliers, then 16 shifts, first byte in OUTPUT, bytes from i to i, from j to j,
+ *            zero, the least value | the most << 8}
  *
  * The whole stream is checked when the model is loaded: no instruction of a model that loads reaches beyond a tensor, a
  * scratchpad or the tiles.  examples/npu/npu.py is the compiler. */

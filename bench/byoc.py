@@ -6,8 +6,8 @@
 Each network is given to each library as far as its patterns go.  Printed are the convolutions and products that went
 there, their part of all operations of such, the largest difference of the results over the largest value, and the
 processor time of a run over that of the network without the library (runs in turns, the least of several rounds
-counts).  --count stops behind the operations: nothing is compiled.  --choose also lets Lathe choose by measured cost, and prints the same of that.  --small takes small images and
-few layers."""
+counts).  --count stops behind the operations: nothing is compiled.  --choose also lets Lathe choose by measured cost,
+and prints the same of that.  --small takes small images and few layers."""
 
 import argparse
 import pathlib

@@ -75,8 +75,9 @@ def mobilenet_v2(size=224, width=1.0, classes=1000, batch=1):
     make = Maker()
 
     def conv(x, cin, cout, kernel=1, stride=1, groups=1, relu6=True):
-        y = relay.nn.conv2d(x, make.weight(cout, cin // groups, kernel, kernel), strides=(stride, stride), groups=groups,
-                            padding=(kernel // 2, kernel // 2), channels=cout, kernel_size=(kernel, kernel))  # fmt: skip
+        weight, pad = make.weight(cout, cin // groups, kernel, kernel), kernel // 2
+        y = relay.nn.conv2d(x, weight, strides=(stride, stride), groups=groups, padding=(pad, pad), channels=cout,
+                            kernel_size=(kernel, kernel))  # fmt: skip
         spread = abs(make.rng.standard_normal(cout)).astype("float32") + 0.5
         y = relay.nn.batch_norm(y, make.vector(cout, 1), make.vector(cout), make.vector(cout), relay.const(spread))[0]
         return relay.clip(y, 0.0, 6.0) if relu6 else y

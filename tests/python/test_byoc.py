@@ -490,8 +490,8 @@ def test_costs_that_are_measured():
     mod = dense_twice(compiler)
 
     def slow(func):
-        text = c_source(func).replace("  return 0;", "  for (volatile int i = 0; i < 3000000; i++) continue;\n  return 0;")
-        return CSource(text)
+        wait = "  for (volatile int i = 0; i < 3000000; i++) continue;\n  return 0;"
+        return CSource(c_source(func).replace("  return 0;", wait))
 
     lathe.register_func("relay.ext." + compiler, slow, override=True)
     lathe.ir.register_op_attr("nn.relu", "target." + compiler, lambda e: False, level=30)

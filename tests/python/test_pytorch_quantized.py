@@ -1,4 +1,4 @@
-"""Quantized models of PyTorch: PT2E's operators, whole PT2E models, fake quantization, quantized TorchScript modules."""
+"""Quantized models of PyTorch: PT2E's operators and models, fake quantization, quantized TorchScript modules."""
 
 import copy
 import importlib

@@ -122,8 +122,8 @@ def _some_value(p: Any, rng: Any) -> Any:
     shape = _sizes(p.checked_type)
     if shape is None:
         raise error.ArgumentError(
-            f"a model is measured with inputs of known sizes; '{p.name_hint}' is {p.checked_type}: give a value for it, "
-            f"CostEstimator(inputs={{'{p.name_hint}': …}})"
+            f"a model is measured with inputs of known sizes; '{p.name_hint}' is {p.checked_type}: give a value "
+            f"for it, CostEstimator(inputs={{'{p.name_hint}': …}})"
         )
     dtype = p.checked_type.dtype
     if dtype.startswith(("float", "bfloat")):

@@ -1,14 +1,13 @@
 """Quantized TorchScript modules as modules that torch.export takes.
 
-Comes in: a module whose graph works on PyTorch's quantized tensors (quantized::conv2d, aten::quantize_per_tensor, …), which
-torch.export does not know.  Goes out: a module that computes the same in PT2E's terms: a quantized tensor is its integers
-with a scale and a zero point; an operator turns operands to real numbers, computes, and stores what comes out.  The
-compiler makes integer kernels of that (FakeQuantizationToInteger).  Graphs are followed node by node: one with branches
-or loops is refused."""
+Comes in: a module whose graph works on PyTorch's quantized tensors (quantized::conv2d, aten::quantize_per_tensor, …),
+which torch.export does not know.  Goes out: a module that computes the same in PT2E's terms: a quantized tensor is its
+integers with a scale and a zero point; an operator turns operands to real numbers, computes, and stores what comes out.
+The compiler makes integer kernels of that (FakeQuantizationToInteger).  Graphs are followed node by node: one with
+branches or loops is refused."""
 
 from __future__ import annotations
 
-import importlib
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 
 from .table import refuse
@@ -18,8 +17,8 @@ _STORED = {12: ("int8", -128, 127), 13: ("uint8", 0, 255), 14: ("int32", -(2**31
 
 #: Operators that keep the scale and zero point of their operand.
 _KEEP = (
-    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool2d avg_pool3d clamp contiguous flatten hardtanh "
-    "hardtanh_ max_pool1d max_pool2d mean permute relu relu_ relu6 reshape select slice squeeze transpose unsqueeze "
+    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool2d avg_pool3d clamp contiguous flatten "
+    "hardtanh hardtanh_ max_pool1d max_pool2d mean permute relu relu_ relu6 reshape select slice squeeze transpose unsqueeze "
     "upsample_bilinear2d upsample_nearest2d upsample_nearest3d view"
 ).split()
 
@@ -56,8 +55,7 @@ def is_quantized(module: Any) -> bool:
 def dequantized(module: Any) -> Any:
     """A torch.nn.Module that computes what the quantized TorchScript module does."""
     import torch
-
-    importlib.import_module("torch.ao.quantization.fx._decomposed")
+    import torch.ao.quantization.fx._decomposed  # noqa: F401  (its operators)
 
     class Followed(torch.nn.Module):
         """The graph, node by node."""

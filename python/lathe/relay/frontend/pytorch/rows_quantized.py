@@ -111,8 +111,8 @@ def _clipped(x: RelayExpr, low: float, high: float) -> RelayExpr:
 @row("quantized_decomposed.choose_qparams.tensor")
 def _choose(g: Graph, x: RelayExpr, low: Any, high: Any, eps: float, dtype: Any) -> List[RelayExpr]:
     least, most = _range(x, None, False)
-    step = const(np.array(float(high - low), dt(x)))
-    scale = call_op("maximum", [call_op("divide", [call_op("subtract", [most, least]), step]), const(np.array(eps, dt(x)))])
+    step = call_op("divide", [call_op("subtract", [most, least]), const(np.array(float(high - low), dt(x)))])
+    scale = call_op("maximum", [step, const(np.array(eps, dt(x)))])
     zero = call_op("subtract", [const(np.array(low, dt(x))), call_op("round", [call_op("divide", [least, scale])])])
     return _fields(g, scale, _clipped(zero, low, high))
 
@@ -207,7 +207,8 @@ def _fake_by_tensors(
     g: Graph, x: RelayExpr, scale: RelayExpr, zero: RelayExpr, enabled: Any, low: int, high: int
 ) -> List[Any]:
     made = _fake(g, x, _number(scale, "float32"), _number(zero, "int32"), -1, low, high)
-    return _with_mask(g, call_op("where", [call_op("not_equal", [_number(enabled, "int32"), const(np.int32(0))]), made, x]))
+    on = call_op("not_equal", [_number(enabled, "int32"), const(np.int32(0))])
+    return _with_mask(g, call_op("where", [on, made, x]))
 
 
 @row("aten.fake_quantize_per_channel_affine_cachemask")

@@ -60,7 +60,9 @@ class UMABackend(abc.ABC):
         row = (f"{self.target_name}.{name}", pattern)
         self._patterns.append(row if predicate is None else (*row, predicate))
 
-    def _register_codegen(self, fmt: str = "c", *, generate: Optional[Callable[[Any], Any]] = None, **more: Any) -> None:
+    def _register_codegen(
+        self, fmt: str = "c", *, generate: Optional[Callable[[Any], Any]] = None, **more: Any
+    ) -> None:
         """generate(func) gives C source (fmt "c"), or bytes for the plugin of the target's name (fmt "module"); or a
         CSource, Object or Module with constants of its own."""
         forms: Dict[str, Callable[[Any], External]] = {"c": CSource, "module": lambda b: Module(self.target_name, b)}
