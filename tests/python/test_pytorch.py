@@ -323,7 +323,42 @@ def compiled():
     import lathe.contrib.torch  # noqa: F401 (registers the backend)
 
     torch._dynamo.reset()
-    return lambda f: torch.compile(f, backend="lathe")
+    return lambda f: torch.compile(f, backend="lathe", options={"cache": False})
+
+
+KEPT = """
+import logging, sys
+import torch
+import lathe.contrib.torch
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh()).eval()
+if sys.argv[1:] == ["other"]:
+    model[0].bias.data[0] += 1
+with torch.no_grad():
+    x = torch.ones(2, 4)
+    torch.testing.assert_close(torch.compile(model, backend="lathe")(x), model(x))
+"""
+
+
+def test_compiled_graphs_are_kept_between_processes(tmp_path):
+    """The second process compiles nothing; other weights, and a folder that others may write, do."""
+    place = tmp_path / "kept"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "LATHE_CACHE": str(place)}
+
+    def run(*args):
+        done = subprocess.run([sys.executable, "-c", KEPT, *args], env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    assert "from the cache" not in run() and len(list(place.glob("*.so"))) == 1
+    assert "from the cache" in run() and len(list(place.glob("*.so"))) == 1
+    assert "from the cache" not in run("other") and len(list(place.glob("*.so"))) == 2
+    for p in place.glob("*.so"):
+        p.write_bytes(b"no library")
+    assert "made anew" in run() and "from the cache" in run()
+    place.chmod(0o777)
+    assert "others may write" in run()
 
 
 def test_compile(compiled):

@@ -4,6 +4,7 @@ exported.py  a program of torch.export, or a TorchScript module, to a module of 
 graph.py     the walk over a graph of ATen operators
 sizes.py     sizes known only at run time
 table.py     the table of operators; rows_*.py its rows, by family
+compiler.py  torch.compile's backend; cache.py its compiled graphs, kept between processes
 decompose.py what PyTorch is asked to write as other operators first
 quantized.py TorchScript modules over quantized tensors, in terms that torch.export knows
 

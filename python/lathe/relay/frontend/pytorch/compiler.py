@@ -13,12 +13,10 @@ import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
 from .... import error
-from ...._ir.module import IRModule
-from ...build_module import build
 from ...expr import Function, RelayExpr, var
 from ...expr import Tuple as TupleExpr
 from ...ty import TensorType
-from . import decompose, exported, graph, sizes, table
+from . import cache, decompose, exported, graph, sizes, table
 
 log = logging.getLogger("lathe.torch")
 
@@ -26,16 +24,17 @@ log = logging.getLogger("lathe.torch")
 def backend(
     gm: Any, example_inputs: Sequence[Any], *, options: Optional[Dict[str, Any]] = None, mode: Any = None
 ) -> Callable[..., Any]:
-    """The backend: options are target (as relay.build takes it) and opt_level."""
+    """The backend: options are target (as relay.build takes it), opt_level, and cache: the folder of compiled graphs,
+    or False."""
     import torch
     from torch._dynamo.backends.common import aot_autograd
 
     exported.check_version()
     settings = dict(options or {})
-    unknown = sorted(set(settings) - {"target", "opt_level"})
+    unknown = sorted(set(settings) - {"target", "opt_level", "cache"})
     if unknown:
         raise error.ArgumentError(
-            f"torch.compile(backend=\"lathe\"): there is no option '{unknown[0]}'; there are target and opt_level"
+            f"torch.compile(backend=\"lathe\"): there is no option '{unknown[0]}'; there are target, opt_level and cache"
         )
     if torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs):
         warnings.warn(
@@ -215,15 +214,13 @@ class _Part:
         return found if hasattr(found, "graph") else exported.tensor_const(found)
 
     def _build(self, args: Sequence[Any]) -> None:
-        from ...._ir.transform import PassContext
-
         weights = [a if f else None for a, f in zip(args, self.fixed)]
         function = self._convert(weights)
         self.versions = [_version(w) for w in weights]
         if function is None:
             return
-        with PassContext(opt_level=self.settings.get("opt_level", 3)):
-            lib = build(IRModule.from_expr(function), self.settings.get("target", "llvm -mcpu=native"))
+        s = self.settings
+        lib = cache.built(function, s.get("target", "llvm -mcpu=native"), s.get("opt_level", 3), s.get("cache"))
         self.executor = lib["default"]().executor
 
     def __call__(self, *args: Any) -> List[Any]:
