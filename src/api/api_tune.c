@@ -311,7 +311,7 @@ static void learn(Call *c)
     candidate[i] = (TuneCandidate){api_value_text(c, &given[i]), 1e-4};
     measured[i] = seconds[i].tag == LATHE_INT ? (double)seconds[i].u.i : seconds[i].u.f;
   }
-  tune_learn(n, candidate, measured, thought);
+  tune_learn(n, candidate, measured, NULL, thought);
   *c->out = val_seconds(c, &(Repeats){n, thought});
 }
 

@@ -38,6 +38,7 @@ struct Sched {
   Vec(uint32_t) guarded;
   Vec(uint32_t) proven; /* blocks whose iteration kinds are borne out (kinds.c) */
   uint64_t rng;
+  bool fits; /* sampled tiles that are decided for another extent are brought to this one's */
 };
 
 /* ---- call.c: one row of prims.def each ------------------------------------------------ */

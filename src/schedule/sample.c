@@ -61,6 +61,19 @@ static int64_t draw_divisor(Sched *s, int64_t v, int64_t limit)
   return small.v[sched_rng_next(&s->rng) % (uint64_t)small.n];
 }
 
+/* Tiles of another extent: from the innermost outwards the largest divisor that is not larger; the outermost has the
+ * rest. */
+static void fit_tiles(int n, SchedArg *tile, int64_t rest)
+{
+  for (int i = n - 1; i > 0; i--) {
+    int64_t most = tile[i].u.i < rest ? tile[i].u.i : rest;
+    while (most > 1 && rest % most) most--;
+    tile[i].u.i = most > 1 ? most : 1;
+    rest /= tile[i].u.i;
+  }
+  tile[0].u.i = rest;
+}
+
 SchedArg prim_sample_perfect_tile(Sched *s, SchedArg *a)
 {
   Stmt *loop = sched_arg_loop(s, &a[0]);
@@ -90,7 +103,8 @@ SchedArg prim_sample_perfect_tile(Sched *s, SchedArg *a)
         raise(s->ctx, ERR_ARGUMENT, NOWHERE, "sample_perfect_tile: factor %" PRId64 " is no tile of %s", tile[i].u.i,
               tree_what(s, loop));
     }
-    if (product != rest)
+    if (product != rest && s->fits) fit_tiles((int)n, tile, rest);
+    else if (product != rest)
       raise(s->ctx, ERR_ARGUMENT, NOWHERE,
             "sample_perfect_tile: the decision's product %" PRId64 " is not the extent %" PRId64 " of %s", product,
             rest, tree_what(s, loop));

@@ -94,6 +94,8 @@ const PrimInfo *prim_info(int);
 const char *sched_trace_text(Arena *, const Sched *);
 /* Replays such text; raises with the line's number. */
 void sched_replay(Sched *, const char *trace_text);
+/* The same with the trace of a program of other sizes: sampled tiles become the nearest that divide this one's loops. */
+void sched_replay_fitted(Sched *, const char *trace_text);
 /* Makes an intrinsic known by its name, for traces that tensorize with it; it must
  * outlive the schedule. */
 void sched_add_intrin(Sched *, const TensorIntrin *);

@@ -591,3 +591,14 @@ void sched_replay(Sched *s, const char *text)
   sched_all_or_nothing(s, run_replay, &r);
   scope_end(s->ctx, scope);
 }
+
+static void end_fitting(void *arg) { ((Sched *)arg)->fits = false; }
+
+void sched_replay_fitted(Sched *s, const char *text)
+{
+  Scope scope = scope_begin(s->ctx);
+  s->fits = true;
+  defer(s->ctx, end_fitting, s);
+  sched_replay(s, text);
+  scope_end(s->ctx, scope);
+}

@@ -10,7 +10,7 @@
 #include "tune/sqlite.h"
 #include "tune/tune.h"
 
-enum { VERSION = 1, MARK = 0x4c617468 /* "Lath" */ };
+enum { VERSION = 2, MARK = 0x4c617468 /* "Lath" */ };
 
 struct Db {
   Ctx *ctx;
@@ -27,7 +27,7 @@ static const char schema[] =
     " workloads(id), kind TEXT NOT NULL, candidate TEXT NOT NULL, status TEXT NOT NULL, note TEXT NOT NULL, predicted"
     " REAL NOT NULL, seconds TEXT NOT NULL, spread REAL NOT NULL, base TEXT NOT NULL, base_seconds TEXT NOT NULL, ratio"
     " REAL NOT NULL, ratio_spread REAL NOT NULL, beats INTEGER NOT NULL, threads INTEGER NOT NULL, machine TEXT NOT"
-    " NULL, lathe TEXT NOT NULL, made INTEGER NOT NULL);"
+    " NULL, lathe TEXT NOT NULL, made INTEGER NOT NULL, features TEXT NOT NULL DEFAULT '');"
     "CREATE INDEX records_of ON records(workload);"
     "CREATE TABLE networks(id INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, model TEXT NOT NULL, target TEXT NOT NULL,"
     " plans TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, ratio REAL NOT NULL, ratio_spread REAL NOT NULL,"
@@ -154,6 +154,15 @@ static void check_sound(Db *db)
   scope_end(db->ctx, scope);
 }
 
+/* Version 1 kept nothing of what the cost model reads. */
+static void add_features(Db *db)
+{
+  run(db, "BEGIN IMMEDIATE");
+  if (one_int(db, "PRAGMA user_version") == 1)
+    run(db, "ALTER TABLE records ADD COLUMN features TEXT NOT NULL DEFAULT ''; PRAGMA user_version = 2");
+  run(db, "COMMIT");
+}
+
 /* A new file gets its tables; any other has to be ours. */
 static void prepare_file(Db *db)
 {
@@ -168,10 +177,11 @@ static void prepare_file(Db *db)
     }
     if (mark != MARK) {
       run(db, schema);
-      run(db, "PRAGMA application_id = 1281455208; PRAGMA user_version = 1");
+      run(db, "PRAGMA application_id = 1281455208; PRAGMA user_version = 2");
     }
     run(db, "COMMIT");
   }
+  if (one_int(db, "PRAGMA user_version") == 1) add_features(db);
   int64_t version = one_int(db, "PRAGMA user_version");
   if (version != VERSION)
     raise(db->ctx, ERR_IO, NOWHERE, "the database '%s' has version %" PRId64 ", this Lathe reads version %d", db->path,
@@ -290,9 +300,9 @@ bool db_put(Db *db, const TuneRecord *r)
   step(w);
   Query *q = query(
       db, "INSERT OR IGNORE INTO records(workload, kind, candidate, status, note, predicted, seconds, spread, base,"
-          " base_seconds, ratio, ratio_spread, beats, threads, machine, lathe, made, uid) VALUES ((SELECT id FROM"
-          " workloads WHERE name = ?1 AND target = ?2), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,"
-          " ?17, ?18, ?19)");
+          " base_seconds, ratio, ratio_spread, beats, threads, machine, lathe, made, uid, features) VALUES ((SELECT id"
+          " FROM workloads WHERE name = ?1 AND target = ?2), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
+          " ?16, ?17, ?18, ?19, ?20)");
   bool ok = r->status == TUNE_OK;
   Comparison c = ok ? tune_compare(a, &r->base_seconds, &r->seconds) : (Comparison){0};
   bind(q, r->workload);
@@ -311,6 +321,7 @@ bool db_put(Db *db, const TuneRecord *r)
   bind_int(q, ok && tune_beats(a, &r->base_seconds, &r->seconds));
   bind_int(q, r->threads);
   bind_origin(q, &origin);
+  bind(q, r->nfeatures ? repeats_text(a, &(Repeats){r->nfeatures, r->features}) : "");
   step(q);
   bool put = db->api->changes(db->h) > 0;
   scope_end(db->ctx, scope);
@@ -352,10 +363,11 @@ static TuneStatus status_of(const char *name)
 
 #define RECORD_FIELDS                                                                                                \
   "w.name, w.target, w.what, r.kind, r.candidate, r.status, r.note, r.predicted, r.seconds, r.base, r.base_seconds," \
-  " r.ratio, r.ratio_spread, r.threads, r.uid, r.machine, r.lathe, r.made"
+  " r.ratio, r.ratio_spread, r.threads, r.uid, r.machine, r.lathe, r.made, r.features"
 
 static TuneRecord record_at(Query *q, Arena *a)
 {
+  Repeats features = repeats_of(a, text_at(q, 18));
   return (TuneRecord){.workload = copy_at(q, a, 0),
                       .target = copy_at(q, a, 1),
                       .what = copy_at(q, a, 2),
@@ -369,6 +381,8 @@ static TuneRecord record_at(Query *q, Arena *a)
                       .base_seconds = repeats_of(a, text_at(q, 10)),
                       .against = {float_at(q, 11), float_at(q, 12)},
                       .threads = (int)int_at(q, 13),
+                      .nfeatures = features.n,
+                      .features = features.seconds,
                       .origin = {copy_at(q, a, 14), copy_at(q, a, 15), copy_at(q, a, 16), int_at(q, 17)}};
 }
 
@@ -508,8 +522,9 @@ const char *db_export(Db *db, Arena *arena)
       "SELECT json_object('lathe', 1, 'entry', 'record', 'uid', r.uid, 'workload', w.name, 'target', w.target, 'what',"
       " w.what, 'kind', r.kind, 'candidate', r.candidate, 'status', r.status, 'note', r.note, 'predicted',"
       " r.predicted, 'seconds', json(r.seconds), 'base', r.base, 'base_seconds', json(r.base_seconds), 'threads',"
-      " r.threads, 'machine', r.machine, 'lathe_version', r.lathe, 'made', r.made) FROM records r JOIN workloads w ON"
-      " w.id = r.workload ORDER BY r.id");
+      " r.threads, 'machine', r.machine, 'lathe_version', r.lathe, 'made', r.made, 'features', json(CASE r.features "
+      "WHEN"
+      " '' THEN '[]' ELSE r.features END)) FROM records r JOIN workloads w ON w.id = r.workload ORDER BY r.id");
   const char *records = rows(q, arena);
   q = query(db,
             "SELECT json_object('lathe', 1, 'entry', 'network', 'uid', uid, 'model', model, 'target', target, 'plans',"
@@ -550,7 +565,7 @@ static bool take_line(Db *db, const char *line)
       " '$.candidate'), json_extract(?1, '$.status'), json_extract(?1, '$.note'), json_extract(?1, '$.predicted'),"
       " json_extract(?1, '$.seconds'), json_extract(?1, '$.base'), json_extract(?1, '$.base_seconds'),"
       " json_extract(?1, '$.model'), json_extract(?1, '$.plans'), json_extract(?1, '$.before'), json_extract(?1,"
-      " '$.after')");
+      " '$.after'), json_extract(?1, '$.features')");
   bind(q, line);
   step(q);
   DbOrigin origin = {copy_at(q, a, 1), copy_at(q, a, 2), copy_at(q, a, 3), int_at(q, 4)};
@@ -562,6 +577,7 @@ static bool take_line(Db *db, const char *line)
                                              .after = repeats_of(a, text_at(q, 20)),
                                              .threads = (int)int_at(q, 6),
                                              .origin = origin});
+  Repeats features = repeats_of(a, text_at(q, 21));
   return db_put(db, &(TuneRecord){.workload = copy_at(q, a, 7),
                                   .target = copy_at(q, a, 5),
                                   .what = copy_at(q, a, 8),
@@ -574,6 +590,8 @@ static bool take_line(Db *db, const char *line)
                                   .base = copy_at(q, a, 15),
                                   .base_seconds = repeats_of(a, text_at(q, 16)),
                                   .threads = (int)int_at(q, 6),
+                                  .nfeatures = features.n,
+                                  .features = features.seconds,
                                   .origin = origin});
 }
 

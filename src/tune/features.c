@@ -217,3 +217,14 @@ FeatureRows tune_features(Arena *arena, const PrimFunc *f)
   stmt_visit(f->body, note_store, &l);
   return rows;
 }
+
+double *tune_program_features(Arena *arena, const PrimFunc *f)
+{
+  double *sum = arena_array(arena, double, TUNE_FEATURES);
+  Scope scope = scope_begin(f->m->ctx);
+  FeatureRows rows = tune_features(scratch(f->m->ctx), f);
+  for (int i = 0; i < rows.n; i++)
+    for (int k = 0; k < TUNE_FEATURES; k++) sum[k] += rows.v[i][k];
+  scope_end(f->m->ctx, scope);
+  return sum;
+}

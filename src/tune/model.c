@@ -1,4 +1,4 @@
-/* model.c: what measurements of a workload say about its other plans.
+/* model.c: what measurements of a workload, and of others, say about its other plans.
  *
  * The logarithm of the seconds is taken for a sum over what can be said of a plan: the predicted seconds, which
  * implementation it is of, the logarithm of each field and its square.  The weights come from a ridge regression; with
@@ -53,24 +53,35 @@ static void solve(int n, double *a, double *b)
   }
 }
 
-void tune_learn(int n, const TuneCandidate *c, const double *seconds, double *out)
+typedef struct Normal {
+  double a[FEATURES][FEATURES], b[FEATURES]; /* of the equations that the weights solve */
+} Normal;
+
+/* The difference from the prediction is learnt, so nothing learnt means the prediction. */
+static void add_sample(Normal *e, const TuneCandidate *c, double seconds, double weight)
+{
+  double x[FEATURES];
+  if (seconds <= 0) return;
+  features(c, x);
+  double y = weight * (log(seconds) - x[1]);
+  for (int r = 0; r < FEATURES; r++) {
+    e->b[r] += x[r] * y;
+    for (int k = 0; k < FEATURES; k++) e->a[r][k] += weight * x[r] * x[k];
+  }
+}
+
+void tune_learn(int n, const TuneCandidate *c, const double *seconds, const TuneOthers *others, double *out)
 {
   static const double RIDGE = 0.3;
-  double a[FEATURES][FEATURES] = {{0}};
-  double b[FEATURES] = {0};
+  static const double OTHERS = 4; /* measurements of its own that all others together count for */
+  Normal e = {0};
   double x[FEATURES];
-  /* the difference from the prediction is learnt, so nothing learnt means the prediction */
-  for (int i = 0; i < FEATURES; i++) a[i][i] = RIDGE;
-  for (int i = 0; i < n; i++) {
-    if (seconds[i] <= 0) continue;
-    features(&c[i], x);
-    double y = log(seconds[i]) - x[1];
-    for (int r = 0; r < FEATURES; r++) {
-      b[r] += x[r] * y;
-      for (int k = 0; k < FEATURES; k++) a[r][k] += x[r] * x[k];
-    }
-  }
-  solve(FEATURES, &a[0][0], b);
+  for (int i = 0; i < FEATURES; i++) e.a[i][i] = RIDGE;
+  for (int i = 0; i < n; i++) add_sample(&e, &c[i], seconds[i], 1);
+  for (int i = 0; others && i < others->n; i++)
+    add_sample(&e, &others->candidate[i], others->seconds[i], others->n > OTHERS ? OTHERS / others->n : 1);
+  double *b = e.b;
+  solve(FEATURES, &e.a[0][0], b);
   for (int i = 0; i < n; i++) {
     features(&c[i], x);
     double y = x[1];

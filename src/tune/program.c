@@ -1,18 +1,30 @@
 /* program.c: a loop program tuned: traces of sketches, their decisions mutated, the fastest kept.
  *
- * Each round some sketches are drawn and decisions of the fastest so far are changed; of these the ones that the model
- * thinks fastest are measured beside the incumbent, which at first is the program as it was given.  One that beats it
- * is the next incumbent: so what it computes has been compared, step by step, with the program itself. */
+ * It begins with what won for other programs of the same form and target: their traces, brought to this one's sizes.
+ * Each round some sketches are drawn and decisions of the fastest so far are changed; of these the ones that the models
+ * think fastest are measured beside the incumbent, which at first is the program as it was given.  One that beats it
+ * is the next incumbent: so what it computes has been compared, step by step, with the program itself.
+ * There are two models: one over the decisions of this program's traces, and one over what loops do, which has learnt
+ * from all programs in the database. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "tune/tune.h"
 
-enum { MOST_BATCH = 6, POOL = 32, PARENTS = 6 };
+enum { MOST_BATCH = 6, POOL = 32, PARENTS = 6, MOST_ROWS = 1000 };
 
 typedef struct Trial {
   const char *trace;
-  double seconds; /* 0: not measured, below: it failed */
+  double seconds;    /* 0: not measured, below: it failed */
+  const double *row; /* what the model reads of it; NULL: its decisions are not possible */
+  bool first;        /* to be measured before others: it won elsewhere */
 } Trial;
+
+/* A program of the database. */
+typedef struct Elsewhere {
+  const char *trace; /* the fastest that beat what it was measured beside; NULL: none */
+  double seconds;
+} Elsewhere;
 
 typedef struct ProgramSearch {
   Ctx *ctx;
@@ -26,7 +38,10 @@ typedef struct ProgramSearch {
   Vec(Trial) trial;
   Vec(TuneCandidate) candidate; /* the same, as the model reads them */
   StrMap seen;
-  int incumbent; /* -1: the program as it was given */
+  StrMap elsewhere;  /* workload -> Elsewhere */
+  Vec(double *) row; /* of other programs, and … */
+  Vec(double) taken; /* … the seconds that they took */
+  int incumbent;     /* -1: the program as it was given */
   TuneProgram out;
   double start;
   uint64_t seed;
@@ -58,13 +73,54 @@ const char *tune_program_name(Arena *arena, const PrimFunc *f, const Target *t)
 
 /* ---- candidates ------------------------------------------------------------------------------------------ */
 
-static void add_trace(ProgramSearch *s, const char *trace)
+typedef struct Replay {
+  ProgramSearch *s;
+  const char *trace;
+  bool fitted; /* it is of another program */
+  Sched *made;
+} Replay;
+
+static void free_sched(void *k) { sched_free(k); }
+
+static void replay(Ctx *ctx, void *arg)
 {
-  if (strmap_get(&s->seen, trace)) return;
-  strmap_put(s->arena, &s->seen, trace, s);
+  Replay *r = arg;
+  (void)ctx;
+  r->made = sched_new(r->s->f, 1);
+  if (r->fitted) sched_replay_fitted(r->made, r->trace);
+  else sched_replay(r->made, r->trace);
+}
+
+/* The schedule of a trace; NULL: its decisions are not possible.  Goes with the caller's scope. */
+static Sched *schedule_of(ProgramSearch *s, const char *trace, bool fitted)
+{
+  Replay r = {s, trace, fitted, NULL};
+  ErrKind kind = protect(s->ctx, replay, &r);
+  if (error_passes_on(kind)) error_reraise(s->ctx);
+  if (r.made) defer(s->ctx, free_sched, r.made);
+  return kind == ERR_NONE ? r.made : NULL;
+}
+
+static const PrimFunc *function_of(ProgramSearch *s, const char *trace)
+{
+  Sched *made = schedule_of(s, trace, false);
+  return made ? sched_func(made) : NULL;
+}
+
+/* made: what the trace makes of the program; NULL: that is to be found out. */
+static Trial *add_trace(ProgramSearch *s, const char *trace, const PrimFunc *made)
+{
+  uintptr_t known = (uintptr_t)strmap_get(&s->seen, trace);
+  if (known) return &s->trial.v[known - 1];
+  Scope scope = scope_begin(s->ctx);
+  if (!made) made = function_of(s, trace);
   trace = arena_strdup(s->arena, trace);
-  vec_push(s->arena, &s->trial, ((Trial){trace, 0}));
+  Trial t = {trace, made ? 0 : -1, made ? tune_program_features(s->arena, made) : NULL, false};
+  scope_end(s->ctx, scope);
+  vec_push(s->arena, &s->trial, t);
   vec_push(s->arena, &s->candidate, ((TuneCandidate){tune_decisions(s->arena, trace), 1e-4}));
+  strmap_put(s->arena, &s->seen, trace, (void *)(uintptr_t)s->trial.n);
+  return &s->trial.v[s->trial.n - 1];
 }
 
 static void draw_sketch(Ctx *ctx, void *arg)
@@ -74,7 +130,7 @@ static void draw_sketch(Ctx *ctx, void *arg)
   Arena *own = arena_new(ctx);
   defer(ctx, drop_arena, own);
   Sched *k = tune_sketch(own, s->f, s->target, draw(&s->seed));
-  add_trace(s, sched_trace_text(own, k));
+  add_trace(s, sched_trace_text(own, k), sched_func(k));
   scope_end(ctx, scope);
 }
 
@@ -107,7 +163,7 @@ static void fill_pool(ProgramSearch *s)
       defer(s->ctx, drop_arena, own);
       const char *trace = from;
       for (uint64_t times = 1 + draw(&s->seed) % 3; times > 0; times--) trace = tune_mutate(own, trace, NULL, &s->seed);
-      add_trace(s, trace);
+      add_trace(s, trace, NULL);
       scope_end(s->ctx, scope);
     } else if (first == 0 || i < SKETCHES) {
       ErrKind kind = protect(s->ctx, draw_sketch, s);
@@ -117,33 +173,7 @@ static void fill_pool(ProgramSearch *s)
   }
 }
 
-typedef struct Replay {
-  ProgramSearch *s;
-  const char *trace;
-  Sched *made;
-} Replay;
-
-static void free_sched(void *k) { sched_free(k); }
-
-static void replay(Ctx *ctx, void *arg)
-{
-  Replay *r = arg;
-  (void)ctx;
-  r->made = sched_new(r->s->f, 1);
-  sched_replay(r->made, r->trace);
-}
-
-/* The function of a trace; NULL: its decisions are not possible.  Goes with the caller's scope. */
-static const PrimFunc *function_of(ProgramSearch *s, const char *trace)
-{
-  Replay r = {s, trace, NULL};
-  ErrKind kind = protect(s->ctx, replay, &r);
-  if (error_passes_on(kind)) error_reraise(s->ctx);
-  if (r.made) defer(s->ctx, free_sched, r.made);
-  return kind == ERR_NONE ? sched_func(r.made) : NULL;
-}
-
-/* The best by what the model thinks, and one of any. */
+/* What won elsewhere; the best by what the models think, and one of any. */
 static int next_trial(ProgramSearch *s, const double *thought, bool any)
 {
   int best = -1;
@@ -153,6 +183,7 @@ static int next_trial(ProgramSearch *s, const double *thought, bool any)
     for (int k = 0; k < s->n; k++) taken |= s->pick[k] == i;
     if (taken) continue;
     count++;
+    if (s->trial.v[i].first) return i;
     bool better = any ? draw(&s->seed) % (uint64_t)count == 0 : best < 0 || thought[i] < thought[best];
     if (better) best = i;
   }
@@ -176,7 +207,9 @@ static int told(void *env, int i, const MeasureResult *r)
                                 .seconds = r->seconds,
                                 .base = s->incumbent < 0 ? "" : s->trial.v[s->incumbent].trace,
                                 .base_seconds = r->base,
-                                .threads = s->measure.threads});
+                                .threads = s->measure.threads,
+                                .nfeatures = t->row ? TUNE_FEATURES : 0,
+                                .features = t->row});
   s->out.trials++;
   s->out.failed += r->status != TUNE_OK;
   t->seconds = r->status == TUNE_LOST ? 0 : -1;
@@ -202,13 +235,46 @@ static bool is_over(const ProgramSearch *s)
   return s->o->seconds > 0 && clock_seconds() - s->start > s->o->seconds;
 }
 
+/* What the model over loops thinks of each trial. */
+static void think_by_loops(ProgramSearch *s, double *out)
+{
+  Arena *a = scratch(s->ctx);
+  int n = s->row.n;
+  int m = s->trial.n;
+  double *rows = arena_array(a, double, (size_t)(n + m) * TUNE_FEATURES + 1);
+  double *asked = arena_array(a, double, (size_t)m *TUNE_FEATURES + 1);
+  double *seconds = arena_array(a, double, n + m + 1);
+  for (int i = 0; i < n; i++) {
+    memcpy(rows + (size_t)i * TUNE_FEATURES, s->row.v[i], TUNE_FEATURES * sizeof *rows);
+    seconds[i] = s->taken.v[i];
+  }
+  for (int i = 0; i < m; i++) {
+    const Trial *t = &s->trial.v[i];
+    if (t->row) memcpy(asked + (size_t)i * TUNE_FEATURES, t->row, TUNE_FEATURES * sizeof *asked);
+    if (!t->row || t->seconds <= 0) continue;
+    memcpy(rows + (size_t)n * TUNE_FEATURES, t->row, TUNE_FEATURES * sizeof *rows);
+    seconds[n++] = t->seconds;
+  }
+  tune_fit(a, TUNE_FEATURES, n, rows, seconds, m, asked, out);
+}
+
+/* Between the two models. */
+static double *think(ProgramSearch *s)
+{
+  double *thought = arena_array(scratch(s->ctx), double, s->trial.n + 1);
+  double *loops = arena_array(scratch(s->ctx), double, s->trial.n + 1);
+  double *seconds = arena_array(scratch(s->ctx), double, s->trial.n + 1);
+  for (int i = 0; i < s->trial.n; i++) seconds[i] = s->trial.v[i].seconds > 0 ? s->trial.v[i].seconds : 0;
+  tune_learn(s->trial.n, s->candidate.v, seconds, NULL, thought);
+  think_by_loops(s, loops);
+  for (int i = 0; i < s->trial.n; i++) thought[i] = sqrt(thought[i] * loops[i]);
+  return thought;
+}
+
 static void measure_batch(ProgramSearch *s)
 {
   const PrimFunc *func[MOST_BATCH];
-  double *thought = arena_array(scratch(s->ctx), double, s->trial.n + 1);
-  double *seconds = arena_array(scratch(s->ctx), double, s->trial.n + 1);
-  for (int i = 0; i < s->trial.n; i++) seconds[i] = s->trial.v[i].seconds > 0 ? s->trial.v[i].seconds : 0;
-  tune_learn(s->trial.n, s->candidate.v, seconds, thought);
+  const double *thought = think(s);
   int most = s->incumbent < 0 ? 2 : MOST_BATCH; /* what it starts from may be very slow */
   if (s->o->trials > 0 && s->o->trials - s->out.trials < most) most = (int)(s->o->trials - s->out.trials);
   s->n = 0;
@@ -234,10 +300,49 @@ static void take_record(void *env, const TuneRecord *r)
 {
   ProgramSearch *s = env;
   if (strcmp(r->kind, "trace") || r->status == TUNE_LOST) return;
-  add_trace(s, r->candidate);
-  for (int i = 0; i < s->trial.n; i++)
-    if (!strcmp(s->trial.v[i].trace, r->candidate))
-      s->trial.v[i].seconds = r->status == TUNE_OK ? tune_median(s->arena, r->seconds.n, r->seconds.seconds) : -1;
+  Trial *t = add_trace(s, r->candidate, NULL);
+  t->seconds = r->status == TUNE_OK ? tune_median(s->arena, r->seconds.n, r->seconds.seconds) : -1;
+}
+
+/* A record of another program: what the model learns from, and what this one may begin with. */
+static void take_other(void *env, const TuneRecord *r)
+{
+  ProgramSearch *s = env;
+  if (strcmp(r->kind, "trace") || r->status != TUNE_OK || !strcmp(r->workload, s->workload)) return;
+  double seconds = tune_median(s->arena, r->seconds.n, r->seconds.seconds);
+  if (r->nfeatures == TUNE_FEATURES && seconds > 0) {
+    double *row = arena_copy(s->arena, r->features, TUNE_FEATURES * sizeof *row);
+    if (s->row.n < MOST_ROWS) {
+      vec_push(s->arena, &s->row, row);
+      vec_push(s->arena, &s->taken, seconds);
+    } else {
+      int at = (int)(draw(&s->seed) % MOST_ROWS);
+      s->row.v[at] = row;
+      s->taken.v[at] = seconds;
+    }
+  }
+  Elsewhere *e = strmap_get(&s->elsewhere, r->workload);
+  if (!e)
+    strmap_put(s->arena, &s->elsewhere, arena_strdup(s->arena, r->workload), e = arena_new_of(s->arena, Elsewhere));
+  if (!tune_beats(s->arena, &r->base_seconds, &r->seconds) || (e->trace && seconds >= e->seconds)) return;
+  *e = (Elsewhere){arena_strdup(s->arena, r->candidate), seconds};
+}
+
+/* What won for the newest of the other programs, where it is possible here. */
+static void begin_elsewhere(ProgramSearch *s)
+{
+  enum { MOST = 24 };
+  db_each(s->db, NULL, s->target->text, take_other, s);
+  int tried = 0;
+  for (int i = s->elsewhere.n - 1; i >= 0 && tried < MOST; i--) {
+    const Elsewhere *e = s->elsewhere.val[i];
+    if (!e->trace) continue;
+    Scope scope = scope_begin(s->ctx);
+    tried++;
+    Sched *made = schedule_of(s, e->trace, true);
+    if (made) add_trace(s, sched_trace_text(scratch(s->ctx), made), sched_func(made))->first = true;
+    scope_end(s->ctx, scope);
+  }
 }
 
 /* What earlier runs found; the best of it is the incumbent. */
@@ -269,6 +374,7 @@ TuneProgram tune_program(Ctx *ctx, Arena *arena, const PrimFunc *f, const Target
   if (s->measure.build_limit <= 0) s->measure.build_limit = 15;
   if (o->nworkers) s->measure.workers = tune_workers(ctx, arena, o->nworkers, o->workers, 0);
   if (db && o->resume) resume(s);
+  if (db) begin_elsewhere(s);
   while (!is_over(s)) {
     Scope round = scope_begin(ctx);
     fill_pool(s);

@@ -2,8 +2,9 @@
  *
  * The untuned network is profiled: each workload's share of its time says what it is worth.  Batches of candidates go
  * to the workload from which the network may gain most: its share, less the longer nothing better was found.  Within a
- * workload the next candidates are those that the model thinks fastest, and now and then any.  What seems to win is
- * measured once more, longer, since the best of many measurements looks better than it is.
+ * workload the next candidates are those that the model thinks fastest, which has learnt from what the database has of
+ * other workloads of the operator too, and now and then any.  What seems to win is measured once more, longer, since
+ * the best of many measurements looks better than it is.
  *
  * Then the network as a whole.  Winners that lie as the untuned plan does are put in place, and those whose kernels are
  * not faster there are taken out again.  Where a winner lies otherwise, the passes choose again over the whole graph,
@@ -13,7 +14,7 @@
 
 #include "tune/tune.h"
 
-enum { BATCH = 6 };
+enum { BATCH = 6, MOST_OTHERS = 400 };
 
 /* What is known of a task. */
 typedef struct Known {
@@ -26,6 +27,9 @@ typedef struct Known {
   int best;           /* candidate; -1: none beats the untuned plan */
   int confirmed;      /* the candidate that won again; -1: none */
   int trials, failed;
+  int nother; /* records of other workloads of the operator: that came, of which the newest are kept */
+  TuneCandidate *other;
+  double *other_seconds;
 } Known;
 
 typedef struct Search {
@@ -142,6 +146,33 @@ static void begin_task(Search *s, int i)
   find_best(k, t->n);
 }
 
+/* The operator in the name of a workload: how many letters. */
+static size_t operator_of(const char *workload)
+{
+  const char *dash = strrchr(workload, '-');
+  return dash ? (size_t)(dash - workload) : strlen(workload);
+}
+
+/* A record of another workload serves those of its operator; of many the newest. */
+static void take_other(void *env, const TuneRecord *r)
+{
+  Search *s = env;
+  if (strcmp(r->kind, "plan") || r->status != TUNE_OK || r->predicted <= 0 || !r->seconds.n) return;
+  size_t n = operator_of(r->workload);
+  for (int i = 0; i < s->tasks->n; i++) {
+    const char *own = s->tasks->task[i]->workload;
+    Known *k = &s->known[i];
+    if (operator_of(own) != n || strncmp(own, r->workload, n) || !strcmp(own, r->workload)) continue;
+    if (!k->nother) {
+      k->other = arena_array(s->arena, TuneCandidate, MOST_OTHERS);
+      k->other_seconds = arena_array(s->arena, double, MOST_OTHERS);
+    }
+    int at = k->nother++ % MOST_OTHERS;
+    k->other[at] = (TuneCandidate){arena_strdup(s->arena, r->candidate), r->predicted};
+    k->other_seconds[at] = tune_median(s->arena, r->seconds.n, r->seconds.seconds);
+  }
+}
+
 /* Seconds of the nodes that compute a workload. */
 static double seconds_of(const TuneProfile *p, const char *workload, int *calls)
 {
@@ -247,7 +278,8 @@ static void pick_batch(Search *s)
   const TuneTask *t = s->tasks->task[s->task];
   const Known *k = &s->known[s->task];
   double *thought = arena_array(scratch(s->ctx), double, t->n);
-  tune_learn(t->n, t->candidate, k->seconds, thought);
+  TuneOthers others = {k->nother < MOST_OTHERS ? k->nother : MOST_OTHERS, k->other, k->other_seconds};
+  tune_learn(t->n, t->candidate, k->seconds, &others, thought);
   int most = BATCH;
   if (s->o->trials > 0 && s->o->trials - s->trials < most) most = (int)(s->o->trials - s->trials);
   for (s->n = 0; s->n < most;) {
@@ -581,6 +613,7 @@ TuneSummary tune_network(Ctx *ctx, Module *m, const Target *target, PassContext 
   double building = elapsed(s);
   s->known = arena_array(arena, Known, s->tasks->n + 1);
   for (int i = 0; i < s->tasks->n; i++) begin_task(s, i);
+  db_each(db, NULL, target->text, take_other, s);
   profile(s);
   s->reserve = 2 * building + 100 * s->before + 12;
   if (s->reserve > MOST_RESERVED * o->seconds) s->reserve = MOST_RESERVED * o->seconds;

@@ -2,7 +2,8 @@
  *
  * The network is compiled untuned: its log names every workload that had a choice, with all plans; its nodes tell which
  * plan each kernel has.  Then the same passes run without the one that changes layouts, so that every call stands
- * there as the choice saw it, fused to what will be fused to it: such a function, alone, is the task's module. */
+ * there as the choice saw it, fused to what will be fused to it: such a function, alone, is the task's module.  Calls
+ * that come to be by a change of layouts (those of bytes) are looked for behind that pass, too. */
 #include <stdlib.h>
 
 #include "tune/tune.h"
@@ -111,30 +112,47 @@ static TuneTask *task_of(Extract *x, const Node *body, const Node **call)
   return NULL;
 }
 
-/* An application of a primitive function: constants go with it, the rest are the task's inputs. */
-static void extract(Extract *x, const Node *apply)
+static bool takes(const Node *call, const Node *value)
+{
+  for (int i = 0; i < call->nargs; i++)
+    if (call->arg[i] == value) return true;
+  return false;
+}
+
+/* The function of an application with its constants in place, but for those that this call takes (NULL: none). */
+static const Node *with_constants(Extract *x, const Node *apply, const Node *call)
 {
   const Node *f = apply->arg[0];
   Map known = {0};
   Vec(const Node *) param = {0};
-  bool fixed = true;
   for (int i = 0; i < fn_nparams(f); i++) {
     const Node *arg = apply->arg[i + 1];
-    if (arg->kind == N_CONST) map_put(x->arena, &known, f->arg[i], (void *)(uintptr_t)arg);
+    if (arg->kind == N_CONST && !(call && takes(call, f->arg[i])))
+      map_put(x->arena, &known, f->arg[i], (void *)(uintptr_t)arg);
     else vec_push(x->arena, &param, f->arg[i]);
-    fixed &= f->arg[i]->type && f->arg[i]->type->kind == TY_TENSOR && type_is_static(f->arg[i]->type);
   }
-  if (!fixed || !param.n) return;
-  const Node *body = graph_substitute(x->m, fn_body(f), &known);
+  return node_func(x->m, param.n, param.v, graph_substitute(x->m, fn_body(f), &known), NULL, NULL);
+}
+
+/* An application of a primitive function: constants go with it, the rest are the task's inputs.  What is chosen when it
+ * is lowered sees constants as parameters: there they are inputs, too. */
+static void extract(Extract *x, const Node *apply)
+{
+  const Node *f = apply->arg[0];
+  for (int i = 0; i < fn_nparams(f); i++)
+    if (!f->arg[i]->type || f->arg[i]->type->kind != TY_TENSOR || !type_is_static(f->arg[i]->type)) return;
   const Node *call;
-  TuneTask *t = task_of(x, body, &call);
-  if (!t) t = task_of(x, fn_body(f), &call); /* what is chosen when it is lowered: constants are parameters there */
-  if (!t) return;
+  const Node *alone = with_constants(x, apply, NULL);
+  TuneTask *t = task_of(x, fn_body(alone), &call);
+  if (!t) {
+    t = task_of(x, fn_body(f), &call);
+    if (t) alone = with_constants(x, apply, call);
+  }
+  if (!t || !fn_nparams(alone)) return;
   t->what = call_text(x->arena, call);
   t->flops = impl_flops(call);
   t->module = module_new(x->ctx);
   defer(x->ctx, release_module, t->module);
-  const Node *alone = node_func(x->m, param.n, param.v, body, NULL, NULL);
   module_set(t->module, "main", GLOBAL_GRAPH, (void *)(uintptr_t)graph_import(t->module, x->m, alone));
 }
 
@@ -151,7 +169,7 @@ static void extract_all(Extract *x)
   }
 }
 
-/* The passes, less the one that changes layouts; the context is as before then. */
+/* The passes, with or without the one that changes layouts; the context is as before then. */
 typedef struct Restore {
   PassContext *pc;
   const Target *target;
@@ -169,13 +187,13 @@ static void restore(void *arg)
   r->pc->impl = r->impl;
 }
 
-static void run_passes(Ctx *ctx, Module *m, const Target *target, PassContext *pc)
+static void run_passes(Ctx *ctx, Module *m, const Target *target, PassContext *pc, bool layouts)
 {
   Scope scope = scope_begin(ctx);
   Restore *r = arena_new_of(scratch(ctx), Restore);
   *r = (Restore){pc, pc->target, pc->targets, pc->disabled.n, pc->impl};
   defer(ctx, restore, r);
-  pass_disable(pc, "AlterOpLayout");
+  if (!layouts) pass_disable(pc, "AlterOpLayout");
   pc->impl.log = NULL;
   pc->impl.tuned = NULL;
   pc->target = target;
@@ -190,6 +208,16 @@ static void run_passes(Ctx *ctx, Module *m, const Target *target, PassContext *p
 
 static void release_compiled(void *c) { compiled_release(c); }
 
+/* Has every workload of the network a module? */
+static bool all_found(const StrMap *tasks)
+{
+  for (int i = 0; i < tasks->n; i++) {
+    const TuneTask *t = tasks->val[i];
+    if (t->base && !t->module) return false;
+  }
+  return true;
+}
+
 TuneTasks *tune_tasks(Ctx *ctx, Arena *arena, Module *m, const Target *target, PassContext *pc)
 {
   op_init();
@@ -202,11 +230,12 @@ TuneTasks *tune_tasks(Ctx *ctx, Arena *arena, Module *m, const Target *target, P
   StrMap tasks = {0};
   read_log(arena, compiled_plans_text(all->untuned), &tasks);
   read_nodes(arena, all->untuned, &tasks);
-  Module *plain = graph_copy_module(m);
-  defer(ctx, release_module, plain);
-  run_passes(ctx, plain, target, pc);
-  Extract x = {ctx, arena, plain, target, &tasks};
-  extract_all(&x);
+  for (int layouts = 0; layouts < 2 && !all_found(&tasks); layouts++) {
+    Module *copy = graph_copy_module(m);
+    defer(ctx, release_module, copy);
+    run_passes(ctx, copy, target, pc, layouts);
+    extract_all(&(Extract){ctx, arena, copy, target, &tasks});
+  }
   Vec(TuneTask *) v = {0};
   for (int i = 0; i < tasks.n; i++) {
     TuneTask *t = tasks.val[i];

@@ -227,7 +227,24 @@ static void test_newer(void **state)
   (void)state;
   MUST(put_some, path);
   MUST(set_version, path);
-  if (*path) expect(attempt(open_it, path), "has version 99, this Lathe reads version 1");
+  if (*path) expect(attempt(open_it, path), "has version 99, this Lathe reads version 2");
+}
+
+/* A file of version 1 gets the column that it lacks, and has its records still. */
+static void test_older(void **state)
+{
+  (void)state;
+  char command[600];
+  MUST(put_some, path);
+  snprintf(command, sizeof command,
+           "sqlite3 %s 'alter table records drop column features; pragma user_version = 1' 2>/dev/null", path);
+  if (system(command)) return; /* no such program here */
+  assert_null(attempt(open_it, path));
+  snprintf(command, sizeof command,
+           "test $(sqlite3 %s 'pragma user_version; select count(features) > 0 from records' | "
+           "tr '\\n' :) = 2:1:",
+           path);
+  assert_int_equal(system(command), 0);
 }
 
 /* A page in the middle is overwritten. */
@@ -316,12 +333,21 @@ static void test_learning(void **state)
     snprintf(text[i], sizeof text[i], "direct{o=%d, x=%d}", 1 << (i / 4), 1 + i % 4);
     c[i] = (TuneCandidate){text[i], 1e-5};
   }
-  tune_learn(N, c, seconds, out);
+  tune_learn(N, c, seconds, NULL, out);
   for (int i = 0; i < N; i++) assert_true(out[i] > 0.99e-5 && out[i] < 1.01e-5); /* nothing learnt: the prediction */
   for (int i = 0; i < N; i += 2) seconds[i] = 1e-5 * (1 << (i / 4));
-  tune_learn(N, c, seconds, out);
+  tune_learn(N, c, seconds, NULL, out);
   for (int i = 1; i < N; i += 2)
     for (int k = i + 4; k < N; k += 2) assert_true(out[i] < out[k]); /* of those that were not measured */
+  /* of another workload, ten times as long: nothing was measured of this one, and it knows the order */
+  double none[N] = {0};
+  for (int i = 0; i < N; i++) seconds[i] *= 10;
+  tune_learn(N, c, none, &(TuneOthers){N, c, seconds}, out);
+  assert_true(out[1] < out[13]);
+  /* its own count for more: where the field does not matter here, what others say of it is forgotten */
+  for (int i = 0; i < N; i++) none[i] = 1e-5;
+  tune_learn(N, c, none, &(TuneOthers){N, c, seconds}, out);
+  assert_true(out[13] < 1.5 * out[1]);
 }
 
 int main(void)
@@ -331,6 +357,7 @@ int main(void)
     cmocka_unit_test_setup_teardown(test_lines, set_up, tear_down),
     cmocka_unit_test_setup_teardown(test_foreign, set_up, tear_down),
     cmocka_unit_test_setup_teardown(test_newer, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(test_older, set_up, tear_down),
     cmocka_unit_test_setup_teardown(test_damaged, set_up, tear_down),
     cmocka_unit_test_setup_teardown(test_full, set_up, tear_down),
     cmocka_unit_test(test_statistics),

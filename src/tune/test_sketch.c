@@ -88,6 +88,14 @@ static void replay(Ctx *ctx, void *arg)
   sched_replay(r->made, r->trace);
 }
 
+static void replay_fitted(Ctx *ctx, void *arg)
+{
+  Replay *r = arg;
+  (void)ctx;
+  r->made = sched_new(r->f, 1);
+  sched_replay_fitted(r->made, r->trace);
+}
+
 /* How many of the traces have tiles; each computes the same as f. */
 static int check_sketches(Ctx *ctx, const PrimFunc *f, int n, const char *mark)
 {
@@ -126,6 +134,55 @@ static void test_sketches(void **state)
 {
   (void)state;
   run_body(sketches_body, NULL);
+}
+
+/* Traces of one size, replayed on another: the tiles divide its loops, and it computes the same.  Where a tile shrinks to
+ * one, the loops are fewer, and a trace that names them may be refused. */
+static void fitted_body(Ctx *ctx, void *arg)
+{
+  Scope scope = scope_begin(ctx);
+  (void)arg;
+  static const char larger[] =
+      "@T.prim_func\n"
+      "def f(A: T.Buffer((42, 25), 'float32'), B: T.Buffer((25, 16), 'float32'), D: T.Buffer((42, 16), 'float32')):\n"
+      "    C = T.alloc_buffer((42, 16))\n"
+      "    for i, j, k in T.grid(42, 16, 25):\n"
+      "        with T.block('C'):\n"
+      "            vi, vj, vk = T.axis.remap('SSR', [i, j, k])\n"
+      "            with T.init():\n"
+      "                C[vi, vj] = T.float32(0)\n"
+      "            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]\n"
+      "    for i, j in T.grid(42, 16):\n"
+      "        with T.block('D'):\n"
+      "            vi, vj = T.axis.remap('SS', [i, j])\n"
+      "            D[vi, vj] = C[vi, vj] + T.float32(1)\n";
+  const PrimFunc *f = parse(ctx, product);
+  const PrimFunc *g = parse(ctx, larger);
+  int fitted = 0;
+  for (uint64_t seed = 1; seed <= 6; seed++) {
+    Arena *a = own_arena(ctx);
+    const char *trace = sched_trace_text(a, tune_sketch(a, f, target_host(ctx), seed));
+    Replay plain = {g, trace, NULL};
+    assert_int_equal(protect(ctx, replay, &plain), ERR_ARGUMENT); /* 24 is not 42 */
+    defer(ctx, free_sched, plain.made);
+    Replay other = {g, trace, NULL};
+    ErrKind kind = protect(ctx, replay_fitted, &other);
+    defer(ctx, free_sched, other.made);
+    if (kind != ERR_NONE) continue;
+    fitted++;
+    random_compare(g, sched_func(other.made), 7);
+    Replay again = {g, sched_trace_text(a, other.made), NULL}; /* what was decided stands in its own trace */
+    assert_int_equal(protect(ctx, replay, &again), ERR_NONE);
+    defer(ctx, free_sched, again.made);
+  }
+  assert_true(fitted >= 3);
+  scope_end(ctx, scope);
+}
+
+static void test_fitted(void **state)
+{
+  (void)state;
+  run_body(fitted_body, NULL);
 }
 
 /* Whatever the program is. */
@@ -235,10 +292,8 @@ static void test_silent_workers(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_sketches),
-    cmocka_unit_test(test_random_programs),
-    cmocka_unit_test(test_tune),
-    cmocka_unit_test(test_silent_workers),
+    cmocka_unit_test(test_sketches), cmocka_unit_test(test_fitted),         cmocka_unit_test(test_random_programs),
+    cmocka_unit_test(test_tune),     cmocka_unit_test(test_silent_workers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,6 +81,8 @@ typedef struct TuneRecord {
   Repeats base_seconds;
   Comparison against; /* … and how it compares: found out when it is put */
   int threads;
+  int nfeatures; /* numbers that the cost model reads of it (tune_program_features); 0: none are kept */
+  const double *features;
   DbOrigin origin;
 } TuneRecord;
 
@@ -222,6 +224,8 @@ void tune_measure_by_workers(Ctx *, TuneWorkers *, const MeasureSpec *, const Me
 enum { TUNE_FEATURES = 24 };
 typedef Vec(double *) FeatureRows; /* of TUNE_FEATURES numbers, one for each store */
 FeatureRows tune_features(Arena *, const PrimFunc *);
+/* The sums of the columns: TUNE_FEATURES numbers for the whole program. */
+double *tune_program_features(Arena *, const PrimFunc *);
 
 /* ---- xgboost.c ------------------------------------------------------------------------------------------- */
 
@@ -233,9 +237,16 @@ bool tune_xgboost(Arena *, int width, int n, const double *rows, const double *y
 
 /* ---- model.c: which candidate next ----------------------------------------------------------------------- */
 
+/* What was measured of other workloads of the operator: where one begins that nothing is known of. */
+typedef struct TuneOthers {
+  int n;
+  const TuneCandidate *candidate;
+  const double *seconds;
+} TuneOthers;
 /* Learns from records of one workload what the predicted seconds leave out: a ridge regression over the plan's fields.
+ * Others, or NULL, count little beside its own.
  * seconds: measured, 0: not yet.  Gives for each candidate what it now thinks. */
-void tune_learn(int n, const TuneCandidate *, const double *seconds, double *out);
+void tune_learn(int n, const TuneCandidate *, const double *seconds, const TuneOthers *, double *out);
 /* The same over rows of numbers, of any programs: fits the logarithm of seconds to n rows of width numbers and gives
  * what it thinks of m others, by xgboost.c, or a ridge regression where that cannot or the rows are few. */
 void tune_fit(Arena *, int width, int n, const double *rows, const double *seconds, int m, const double *others,

@@ -3,12 +3,11 @@ same with a database as without, and a sentence for each thing that is wrong."""
 
 import json
 import os
-import pathlib
 import random
 import re
-import resource
 import signal
 import subprocess
+import sys
 import time
 
 import numpy as np
@@ -16,10 +15,9 @@ import pytest
 
 import lathe
 from lathe import relay
+from lathe._ffi import call
 from lathe.contrib import graph_executor
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROGRAM = pathlib.Path(os.environ.get("LATHE_LIBRARY_PATH", ROOT / "build")).resolve() / "lathe"
+from tuning_kit import PROGRAM, ROOT, host_target, lathe_run, product_script, records, small_disk, tune
 
 NET = """def @main(%x: Tensor[(1, 16, 14, 14), float32]) {
   %0 = nn.conv2d(%x, ones(shape=[32, 16, 3, 3], dtype="float32"), padding=[1, 1]);
@@ -36,25 +34,9 @@ def net(tmp_path):
     return path
 
 
-def lathe_run(*args, ok=True, **kwargs):
-    done = subprocess.run([PROGRAM, *map(str, args)], text=True, capture_output=True, **kwargs)
-    if ok:
-        assert done.returncode == 0, done.stdout + done.stderr
-    return done
-
-
-def records(db):
-    """The lines of an export."""
-    return [json.loads(line) for line in lathe_run("db", "export", db).stdout.splitlines() if line]
-
-
-def tune(net, db, *more, **kwargs):
-    return lathe_run("tune", net, "--db", db, "--threads", 1, *more, **kwargs)
-
-
 def winner_line(net):
     """A workload of the network, the plan that it has and another that lies alike."""
-    target = ["--target", lathe_run_target()]
+    target = ["--target", host_target()]
     said = lathe_run("inspect", net, *target, "--alternatives", "nn.conv2d").stdout.splitlines()
     workload, taken, others = "", "", []
     for line in said:
@@ -71,10 +53,6 @@ def winner_line(net):
         return re.findall(r"(?:data|out)_block=(\d+)", plan), plan.split("{")[0]
 
     return workload, taken, next(p for p in others if layout(p) == layout(taken))
-
-
-def lathe_run_target():
-    return f"{lathe.target.Target()} -num-cores=1"
 
 
 # ---- tuning ------------------------------------------------------------------------------------------------
@@ -94,7 +72,7 @@ def test_tune_and_compile(net, tmp_path):
             assert len(r["seconds"]) == len(r["base_seconds"]) >= 3
             assert all(0 < s < 1 for s in r["seconds"])
     assert len(lathe_run("db", "list", db).stdout.splitlines()) == len({r["workload"] for r in measured})
-    lathe_run("compile", net, "-o", out, "--tuned", db, "--target", lathe_run_target())
+    lathe_run("compile", net, "-o", out, "--tuned", db, "--target", host_target())
     assert out.exists()
 
 
@@ -151,18 +129,9 @@ def test_what_cannot_be_tuned(tmp_path):
     assert done.returncode == 1 and "is not this machine's CPU" in done.stderr
 
 
-SCRIPT = """
-from tvm.script import tir as T
-
-@T.prim_func
-def product(A: T.Buffer((48, 40), "float32"), B: T.Buffer((40, 64), "float32"), C: T.Buffer((48, 64), "float32")):
-    for i, j, k in T.grid(48, 64, 40):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-
+SCRIPT = (
+    product_script(48, 64, 40)
+    + """
 @T.prim_func
 def double(A: T.Buffer((1000,), "float32"), B: T.Buffer((1000,), "float32")):
     for i in range(1000):
@@ -170,6 +139,7 @@ def double(A: T.Buffer((1000,), "float32"), B: T.Buffer((1000,), "float32")):
             vi = T.axis.remap("S", [i])
             B[vi] = A[vi] * T.float32(2)
 """
+)
 
 
 def test_tune_and_build_loop_programs(tmp_path):
@@ -181,7 +151,7 @@ def test_tune_and_build_loop_programs(tmp_path):
     )
     assert said[1].startswith("double: ")
     assert {r["kind"] for r in records(db)} == {"trace"}
-    lathe_run("build", file, "-o", out, "--tuned", db, "--target", lathe_run_target())
+    lathe_run("build", file, "-o", out, "--tuned", db, "--target", host_target())
     module = lathe.runtime.load_module(str(out))
     a, b = (np.random.default_rng(0).random(s).astype("float32") for s in ((48, 40), (40, 64)))
     c = lathe.nd.empty((48, 64))
@@ -191,6 +161,79 @@ def test_tune_and_build_loop_programs(tmp_path):
     assert json.loads(one)["function"] == "double"
 
 
+def test_a_network_of_bytes(tmp_path):
+    """A depthwise convolution has plans once it lies in blocks of channels; it is taken out as it stands there."""
+    file, db = tmp_path / "net.relay", tmp_path / "t.db"
+    file.write_text(
+        """def @main(%x: Tensor[(1, 32, 15, 15), int8]) {
+  %0 = nn.conv2d(%x, ones(shape=[32, 1, 3, 3], dtype="int8"), padding=[1, 1], groups=32, channels=32,
+                 kernel_size=[3, 3], out_dtype="int32");
+  cast(clip(right_shift(%0, 3), a_min=-128, a_max=127), dtype="int8")
+}
+"""
+    )
+    said = tune(file, db, "--trials", 2).stdout
+    found = [r for r in records(db) if r["entry"] == "record"]
+    assert found and {r["status"] for r in found} == {"ok"}, said
+    assert all(r["candidate"].startswith("conv2d.depthwise_int8{") for r in found)
+
+
+def test_a_network_of_float16(tmp_path):
+    file, db = tmp_path / "net.relay", tmp_path / "t.db"
+    file.write_text(NET.replace("float32", "float16"))
+    tune(file, db, "--trials", 3)
+    assert {r["status"] for r in records(db) if r["entry"] == "record"} == {"ok"}
+
+
+def test_a_program_begins_with_what_won_for_other_sizes(tmp_path):
+    file, db = tmp_path / "k.py", tmp_path / "t.db"
+    file.write_text(product_script(48, 64, 40))
+    tune(file, db, "--trials", 4)
+    first = records(db)
+    assert {len(r["features"]) for r in first} == {24}  # what the model reads is kept with the record
+    won = [r for r in first if np.median(r["seconds"]) < 0.9 * np.median(r["base_seconds"])]
+    assert won
+    best = min(won, key=lambda r: np.median(r["seconds"]))
+    file.write_text(product_script(36, 96, 50))
+    tune(file, db, "--trials", 1)
+    second = records(db)[-1]
+    assert second["workload"] != best["workload"] and second["status"] == "ok"
+    tiles = [re.findall(r"sample_perfect_tile.*decision=\[(.*)\]", r["candidate"]) for r in (best, second)]
+    assert [np.prod(eval(t)) for t in tiles[0]] == [48, 64, 40]  # pylint: disable=eval-used
+    assert [np.prod(eval(t)) for t in tiles[1]] == [36, 96, 50]  # pylint: disable=eval-used
+    bare = [re.sub(r"decision=\[.*\]", "", r["candidate"]) for r in (best, second)]
+    assert bare[0] == bare[1]
+
+
+XOR = """
+import json, sys
+from lathe._ffi import call
+rows, seconds, others = json.load(sys.stdin)
+print(json.dumps(call("tune_model", rows, seconds, others)))
+"""
+
+
+def test_xgboost_where_it_is_found():
+    """Slow where exactly one of two flags is set: trees see that, a sum over columns and squares cannot."""
+    import ctypes.util
+    import importlib.util
+
+    package = importlib.util.find_spec("xgboost")
+    wheel = package and os.path.join(package.submodule_search_locations[0], "lib", "libxgboost.so")
+    library = os.environ.get("LATHE_XGBOOST_LIBRARY") or wheel or ctypes.util.find_library("xgboost")
+    if not library:
+        pytest.skip("libxgboost is not installed: Debian's package libxgboost0, or pip install xgboost")
+    x = np.random.default_rng(0).integers(0, 2, (200, 3)).astype(float)
+    slow = x[:, 0] != x[:, 1]
+    job = json.dumps([x[:150].tolist(), np.where(slow, 1e-3, 1e-5)[:150].tolist(), x[150:].tolist()])
+    right = {}
+    for lib in (library, "/nowhere/libxgboost.so"):
+        env = {**os.environ, "LATHE_XGBOOST_LIBRARY": lib, "PYTHONPATH": str(ROOT / "python")}
+        done = subprocess.run([sys.executable, "-c", XOR], input=job, text=True, capture_output=True, check=True, env=env)
+        right[lib] = np.mean((np.asarray(json.loads(done.stdout)) > 1e-4) == slow[150:])
+    assert right[library] == 1 and right["/nowhere/libxgboost.so"] < 0.9
+
+
 # ---- what a database changes -----------------------------------------------------------------------------------
 
 
@@ -198,7 +241,7 @@ def entry(what, **fields):
     base = {
         "lathe": 1,
         "entry": what,
-        "target": lathe_run_target(),
+        "target": host_target(),
         "threads": 1,
         "machine": "m",
         "lathe_version": "0",
@@ -225,7 +268,7 @@ def record_line(workload, base, candidate, seconds, base_seconds, uid="1"):
 
 def plan_in(net, tmp_path, db, workload):
     out = tmp_path / "p.so"
-    lathe_run("compile", net, "-o", out, "--weights", "ready", "--tuned", db, "--target", lathe_run_target())
+    lathe_run("compile", net, "-o", out, "--weights", "ready", "--tuned", db, "--target", host_target())
     lines = [x for x in lathe_run("inspect", out, "--plans").stdout.splitlines() if x.startswith(workload)]
     return lines[0].split(" ", 1)[1].split("  #")[0]
 
@@ -268,7 +311,7 @@ def test_python_builds_with_the_database(net, tmp_path):
 
     def run(config):
         with lathe.transform.PassContext(opt_level=3, config=config):
-            lib = relay.build(mod, target=lathe_run_target())
+            lib = relay.build(mod, target=host_target())
         g = graph_executor.GraphModule(lib["default"](lathe.cpu()))
         g.set_input("x", x)
         g.run()
@@ -378,13 +421,7 @@ def test_full_disk(net, tmp_path):
     tune(net, db, "--trials", 1)
     before = records(db)
 
-    def small():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-
-    done = subprocess.run(
-        [PROGRAM, "db", "merge", str(db), str(db)], text=True, capture_output=True, preexec_fn=small
-    )
+    done = lathe_run("db", "merge", db, db, ok=False, preexec_fn=small_disk)
     assert done.returncode == 1 and "cannot be" in done.stderr and "t.db" in done.stderr
     assert records(db) == before
 
@@ -394,16 +431,7 @@ def test_a_disk_that_fills_up_while_tuning(net, tmp_path):
     tune(net, db, "--trials", 1)
     before = records(db)
 
-    def small():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-
-    done = subprocess.run(
-        [PROGRAM, "tune", str(net), "--db", str(db), "--trials", "2", "--threads", "1"],
-        text=True,
-        capture_output=True,
-        preexec_fn=small,
-    )
+    done = tune(net, db, "--trials", 2, ok=False, preexec_fn=small_disk)
     assert done.returncode == 1 and "t.db' cannot be" in done.stderr, done.stderr
     assert records(db) == before
 
@@ -423,7 +451,6 @@ def test_a_damaged_database(net, tmp_path):
 
 
 def test_candidates_that_exhaust_memory_or_give_wrong_numbers():
-    from lathe._ffi import call
     from lathe.script import tir as T
 
     @T.prim_func

@@ -1,8 +1,5 @@
 """Workers: `lathe tune --worker` over pipes, several of them, and what becomes of those that die or talk nonsense."""
 
-import json
-import os
-import pathlib
 import re
 import shlex
 import subprocess
@@ -13,25 +10,11 @@ import pytest
 import lathe
 from lathe._ffi import call
 from lathe.script import tir as T
+from tuning_kit import PROGRAM, ROOT, host_target, lathe_run, product_script, records
+from tuning_kit import tune as tune_file
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROGRAM = pathlib.Path(os.environ.get("LATHE_LIBRARY_PATH", ROOT / "build")).resolve() / "lathe"
 WORKER = f"{shlex.quote(str(PROGRAM))} tune --worker"
-TARGET = f"{lathe.target.Target()} -num-cores=1"
-
-SCRIPT = """
-from tvm.script import tir as T
-
-@T.prim_func
-def product(A: T.Buffer((24, 16), "float32"), B: T.Buffer((16, 24), "float32"), C: T.Buffer((24, 24), "float32")):
-    for i, j, k in T.grid(24, 24, 16):
-        with T.block("C"):
-            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                C[vi, vj] = T.float32(0)
-            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
-"""
-
+TARGET = host_target()
 
 @T.prim_func
 def scale(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
@@ -57,18 +40,11 @@ def job(*funcs, base=scale, target=TARGET):
 
 def tune(tmp_path, *commands, trials=4, ok=True):
     file, db = tmp_path / "k.py", tmp_path / "t.db"
-    file.write_text(SCRIPT)
-    args = [PROGRAM, "tune", str(file), "--db", str(db), "--trials", str(trials), "--threads", "1"]
-    done = subprocess.run(
-        [*args, *(x for c in commands for x in ("--workers", c))],
-        text=True,
-        capture_output=True,
-        timeout=200,
-        check=False,
-    )
+    file.write_text(product_script(24, 24, 16))
+    workers = [x for c in commands for x in ("--workers", c)]
+    done = tune_file(file, db, "--trials", trials, *workers, ok=ok, timeout=200)
     assert (done.returncode == 0) is ok, done.stdout + done.stderr
-    out = subprocess.run([PROGRAM, "db", "export", str(db)], text=True, capture_output=True, check=True).stdout
-    return done, [json.loads(line) for line in out.splitlines()]
+    return done, records(db)
 
 
 def test_the_protocol():
@@ -103,9 +79,9 @@ def test_jobs_that_are_none():
 
 
 def test_two_workers(tmp_path):
-    done, records = tune(tmp_path, WORKER, WORKER)
+    done, found = tune(tmp_path, WORKER, WORKER)
     assert "4 measured (0 failed)" in done.stdout
-    assert [r["status"] for r in records] == ["ok"] * 4
+    assert [r["status"] for r in found] == ["ok"] * 4
 
 
 @pytest.mark.parametrize(
@@ -122,27 +98,25 @@ def test_two_workers(tmp_path):
 )
 def test_a_worker_that_fails_is_left_out(tmp_path, command, sentence):
     """What it was at is recorded as lost; the other goes on; alone it ends the tuning with a sentence."""
-    _done, records = tune(tmp_path, command, WORKER, trials=3)
-    lost = [r for r in records if r["status"] == "lost"]
+    _done, found = tune(tmp_path, command, WORKER, trials=3)
+    lost = [r for r in found if r["status"] == "lost"]
     assert lost and all(re.search(sentence, r["note"]) for r in lost)
-    assert any(r["status"] == "ok" for r in records)
+    assert any(r["status"] == "ok" for r in found)
 
 
 def test_no_worker_left(tmp_path):
-    done, records = tune(tmp_path, "exit 3", ok=False)
+    done, found = tune(tmp_path, "exit 3", ok=False)
     assert "no worker is left to measure: the worker 'exit 3' has ended" in done.stderr
-    assert {r["status"] for r in records} == {"lost"}
-    done = subprocess.run(
-        [PROGRAM, "tune", "net.relay", "--workers", "true"], text=True, capture_output=True, check=False
-    )
+    assert {r["status"] for r in found} == {"lost"}
+    done = lathe_run("tune", "net.relay", "--workers", "true", ok=False)
     assert done.returncode == 2 and "are for loop programs" in done.stderr
 
 
 def test_the_example_under_ray(tmp_path):
     pytest.importorskip("ray")
     command = f"{shlex.quote(sys.executable)} {shlex.quote(str(ROOT / 'examples' / 'ray_worker.py'))}"
-    _done, records = tune(tmp_path, command, command)
-    assert [r["status"] for r in records] == ["ok"] * 4
+    _done, found = tune(tmp_path, command, command)
+    assert [r["status"] for r in found] == ["ok"] * 4
 
 
 def test_the_example_without_ray():
