@@ -274,8 +274,11 @@ static void measure_plans(Call *c)
 
 static void rule(Call *c)
 {
-  static const char *const names[] = {
-    [RULE_INLINE] = "inline", [RULE_PARTS] = "parts", [RULE_TILE] = "tile", [RULE_MAP] = "map"};
+  static const char *const names[] = {[RULE_INLINE] = "inline",
+                                      [RULE_PARTS] = "parts",
+                                      [RULE_TILE] = "tile",
+                                      [RULE_REGISTERS] = "registers",
+                                      [RULE_MAP] = "map"};
   const char *name = api_arg_str(c, 1);
   const Target *t = api_arg_ptr(c, 3);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -284,7 +287,7 @@ static void rule(Call *c)
                                        (TuneRule)i, api_arg_str(c, 2), (uint64_t)api_arg_int(c, 4)));
       return;
     }
-  raise(c->ctx, ERR_ARGUMENT, NOWHERE, "there is no rule '%s'; inline, parts, tile and map are", name);
+  raise(c->ctx, ERR_ARGUMENT, NOWHERE, "there is no rule '%s'; inline, parts, tile, registers and map are", name);
 }
 
 static void mutate(Call *c)

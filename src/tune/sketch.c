@@ -3,7 +3,10 @@
  * In: a function as its tensor expressions make it, every block under loops of its own.  Out: the trace of a schedule.
  *   blocks that only move or map elements    are put into their consumers
  *   sums over many elements, few results     the sum in parts (rfactor), lanes of a vector
- *   other reductions                         tiles in four levels over space and two over the sum:
+ *   other reductions                         either sums that stay in registers: the last loop as vectors, one or two
+ *                                              others and some steps of the sum written out; what the vectors would
+ *                                              read with strides is first copied so that they read it in a row;
+ *                                              or tiles in four levels over space and two over the sum:
  *                                              S S R S R S, the outermost on threads, the innermost as vectors,
  *                                              partial results in a tile of their own or with the block that follows
  *   what is left                             rows on threads, vectors within
@@ -13,7 +16,7 @@
 
 #include "tune/tune.h"
 
-enum { MAX_LOOPS = 16, LEVELS = 4, SUMS = 2 };
+enum { MAX_LOOPS = 16, LEVELS = 4, SUMS = 2, MAX_CHOICES = 8 };
 
 typedef struct Sketch {
   Ctx *ctx;
@@ -35,11 +38,15 @@ static uint64_t draw(uint64_t *seed)
 
 typedef struct Step {
   Sketch *k;
-  enum { INLINE, FUSED_UNDER, VECTORS, THREADS, PARTS, INIT } what;
+  enum { INLINE, FUSED_UNDER, VECTORS, THREADS, PARTS, INIT, WRITTEN_OUT, LOCAL, TRANSPOSE } what;
   BlockRV block;
   LoopRV loop;
   BlockRV made;
+  int read; /* TRANSPOSE: the buffer that is copied, with … */
+  int axis; /* … this axis last */
 } Step;
+
+static void transpose(Step *t);
 
 static void do_step(Ctx *ctx, void *arg)
 {
@@ -53,6 +60,9 @@ static void do_step(Ctx *ctx, void *arg)
   case THREADS: sched_parallel(s, t->loop); break;
   case PARTS: t->made = sched_rfactor(s, t->loop, 0); break;
   case INIT: t->made = sched_decompose_reduction(s, t->block, t->loop); break;
+  case WRITTEN_OUT: sched_unroll(s, t->loop); break;
+  case LOCAL: sched_set_scope(s, t->block, 0, "local"); break;
+  case TRANSPOSE: transpose(t); break;
   }
 }
 
@@ -147,12 +157,15 @@ static void vectorize_last(Sketch *k, BlockRV block)
   if (n) vectorize(k, loop[n - 1]);
 }
 
-static IntRV sample(Sketch *k, int n, const int64_t *values)
+/* decided: the place in the list; -1: any. */
+static IntRV sample_as(Sketch *k, int n, const int64_t *values, int decided)
 {
-  double probs[8];
+  double probs[MAX_CHOICES];
   for (int i = 0; i < n; i++) probs[i] = 1.0 / n;
-  return sched_sample_categorical(k->s, n, values, probs, -1);
+  return sched_sample_categorical(k->s, n, values, probs, decided);
 }
+
+static IntRV sample(Sketch *k, int n, const int64_t *values) { return sample_as(k, n, values, -1); }
 
 static void unroll_some(Sketch *k, LoopRV loop)
 {
@@ -303,6 +316,173 @@ static void tile_rule(Sketch *k, const BlockFacts *f)
   unroll_some(k, threads);
 }
 
+/* ---- sums in registers ----------------------------------------------------------------------------------- */
+
+/* A copy of what the block reads, with one axis last. */
+static void transpose(Step *t)
+{
+  Sched *s = t->k->s;
+  Module *m = sched_module(s);
+  const Buffer *b = sched_block_stmt(s, t->block)->u.block->reads[t->read].buffer;
+  int n = b->ndim;
+  t->made = sched_cache_read(s, t->block, t->read, "global", 0, NULL);
+  IndexMap *map = arena_new_of(m->arena, IndexMap);
+  const Var **in = arena_array(m->arena, const Var *, n);
+  const Expr **out = arena_array(m->arena, const Expr *, n);
+  for (int d = 0; d < n; d++) in[d] = var_new(m, arena_printf(m->arena, "i%d", d), b->shape[d]->dtype, VAR_PLAIN);
+  for (int d = 0, k = 0; d < n; d++)
+    if (d != t->axis) out[k++] = var_expr(in[d]);
+  out[n - 1] = var_expr(in[t->axis]);
+  *map = (IndexMap){n, n, in, out};
+  sched_transform_layout(s, t->made, true, 0, map, NULL);
+}
+
+typedef struct Strided {
+  const Buffer *buffer;
+  const Var *var;
+  int axis; /* of which the variable alone is the index; -1: none, -2: it is somewhere else, too */
+} Strided;
+
+static void look_for(void *env, const Expr *e)
+{
+  Strided *x = env;
+  if (e->kind != E_LOAD || e->u.buffer != x->buffer) return;
+  for (int d = 0; d < e->nargs; d++) {
+    bool alone = e->arg[d]->kind == E_VAR && e->arg[d]->u.var == x->var;
+    if (alone && d < e->nargs - 1 && (x->axis == -1 || x->axis == d)) x->axis = d;
+    else if (expr_uses_var(e->arg[d], x->var)) x->axis = -2;
+  }
+}
+
+/* What vectors along the last iteration would read with strides is copied, so that they read it in a row. */
+static void line_up_reads(Sketch *k, BlockRV block, const Var *vector)
+{
+  const Block *b = sched_block_stmt(k->s, block)->u.block;
+  if (b->body->kind != S_STORE) return;
+  for (int i = 0; i < b->nreads; i++) {
+    Strided x = {b->reads[i].buffer, vector, -1};
+    expr_visit(k->ctx, b->body->u.store.value, look_for, &x);
+    if (x.axis < 0 || b->reads[i].buffer == b->writes[0].buffer) continue;
+    Step t = {.k = k, .what = TRANSPOSE, .block = block, .read = i, .axis = x.axis};
+    if (!attempt(&t)) continue;
+    LoopRV *loop;
+    int n = sched_get_loops(k->s, t.made, k->arena, &loop);
+    Step threads = {.k = k, .what = THREADS, .loop = loop[0]};
+    if (n) attempt(&threads);
+    b = sched_block_stmt(k->s, block)->u.block;
+  }
+}
+
+/* Loops of a block from this one on: the last as vectors, the others written out. */
+static void write_out(Sketch *k, BlockRV block, int from)
+{
+  LoopRV *loop;
+  int n = sched_get_loops(k->s, block, k->arena, &loop);
+  for (int i = from; i < n - 1; i++) {
+    Step t = {.k = k, .what = WRITTEN_OUT, .loop = loop[i]};
+    attempt(&t);
+  }
+  if (n > from) vectorize(k, loop[n - 1]);
+}
+
+/* How wide the vectors are and how many rows of them there are: as the registers hold, most of them used. */
+typedef struct RegisterTile {
+  int wide, high; /* places in the lists */
+} RegisterTile;
+static const int64_t heights[] = {1, 2, 3, 4, 5, 6, 8, 12};
+enum { WIDTHS = 4, HEIGHTS = sizeof heights / sizeof *heights };
+
+static RegisterTile draw_tile(Sketch *k, int64_t columns, int64_t rows, int64_t lanes)
+{
+  RegisterTile fit[WIDTHS * HEIGHTS];
+  int n = 0;
+  int64_t room = k->target->vector_registers - 4;
+  for (int w = 0; w < WIDTHS; w++)
+    for (int h = 0; h < HEIGHTS; h++) {
+      int64_t sums = (w + 1) * heights[h];
+      bool sensible = (w == 0 || (w + 1) * lanes <= columns) && heights[h] <= rows;
+      bool full = 3 * sums >= room || rows < heights[h + (h + 1 < HEIGHTS)] || (w + 2) * lanes > columns;
+      if (sensible && sums <= room && (full || n == 0)) fit[n++] = (RegisterTile){w, h};
+    }
+  return fit[n ? draw(&k->seed) % (uint64_t)n : 0];
+}
+
+/* Divisors of the sum's extent that may be written out. */
+static int steps_of(int64_t extent, int64_t *out)
+{
+  int n = 0;
+  for (int64_t d = 1; d <= 16 && n < MAX_CHOICES; d++)
+    if (extent % d == 0) out[n++] = d;
+  return n;
+}
+
+static int64_t loop_extent(Sketch *k, LoopRV loop) { return sched_loop_stmt(k->s, loop)->u.loop.extent->u.i; }
+
+/* Sums go through a tile of their own, or into what follows; then the marks. */
+static void finish_registers(Sketch *k, BlockRV block, int nouter, const LoopRV *outer, LoopRV sum, int ninner,
+                             const LoopRV *inner)
+{
+  const char *next = follower(k, block);
+  Step under = {.k = k, .what = FUSED_UNDER, .loop = outer[nouter - 1]};
+  under.block = next ? sched_get_block(k->s, next) : sched_cache_write(k->s, block, 0, "local", 0, NULL);
+  bool closed = attempt(&under);
+  Step local = {.k = k, .what = LOCAL, .block = block};
+  if (closed && next) attempt(&local);
+  if (closed) write_out(k, under.block, nouter);
+  Step first = {.k = k, .what = INIT, .block = block, .loop = sum};
+  if (attempt(&first)) write_out(k, first.made, nouter);
+  for (int i = 0; i < ninner - 1; i++) {
+    Step t = {.k = k, .what = WRITTEN_OUT, .loop = inner[i]};
+    attempt(&t);
+  }
+  vectorize(k, inner[ninner - 1]);
+  Step threads = {.k = k, .what = THREADS, .loop = fuse(k, nouter, outer)};
+  attempt(&threads);
+}
+
+static void register_rule(Sketch *k, const BlockFacts *f)
+{
+  LoopRV space[MAX_LOOPS], sum[MAX_LOOPS + 1], all[2 * MAX_LOOPS + 4], row[2], column[2], *loop;
+  BlockRV block = sched_get_block(k->s, f->name);
+  const Block *b = sched_block_stmt(k->s, block)->u.block;
+  const Var *vector = NULL;
+  int nspace = 0;
+  int nsum = 0;
+  uint64_t form = draw(&k->seed);
+  IterKind kind[MAX_LOOPS];
+  for (int i = 0; i < b->niter; i++) {
+    kind[i] = b->iter[i].kind;
+    if (kind[i] == ITER_SPATIAL) vector = b->iter[i].var;
+  }
+  if (form % 4) line_up_reads(k, block, vector);
+  int n = sched_get_loops(k->s, block, k->arena, &loop);
+  for (int i = 0; i < n; i++) *(kind[i] == ITER_REDUCE ? &sum[nsum++] : &space[nspace++]) = loop[i];
+  int64_t lanes = target_lanes(k->target, f->writes->dtype.bits);
+  const int64_t widths[WIDTHS] = {lanes, 2 * lanes, 3 * lanes, 4 * lanes};
+  int high = nspace - 2; /* the loop whose steps are rows of the tile: the next but one now and then */
+  if (nspace > 2 && (form >> 8) % 3 == 0) high = (int)((form >> 16) % (uint64_t)(nspace - 1));
+  RegisterTile tile =
+      draw_tile(k, loop_extent(k, space[nspace - 1]), high >= 0 ? loop_extent(k, space[high]) : 1, lanes);
+  split_by(k, space[nspace - 1], sample_as(k, WIDTHS, widths, tile.wide), column);
+  if (high >= 0) split_by(k, space[high], sample_as(k, HEIGHTS, heights, tile.high), row);
+  int nouter = 0;
+  if (form >> 4 & 1) all[nouter++] = column[0]; /* columns outermost: what they read of one operand stays near */
+  for (int i = 0; i < nspace - 1; i++) all[nouter++] = i == high ? row[0] : space[i];
+  if (!(form >> 4 & 1)) all[nouter++] = column[0];
+  int64_t steps[MAX_CHOICES];
+  LoopRV part[2];
+  split_by(k, sum[nsum - 1], sample(k, steps_of(loop_extent(k, sum[nsum - 1]), steps), steps), part);
+  sum[nsum - 1] = part[0];
+  n = nouter;
+  for (int i = 0; i < nsum; i++) all[n++] = sum[i];
+  all[n++] = part[1];
+  if (high >= 0) all[n++] = row[1];
+  all[n++] = column[1];
+  sched_reorder(k->s, n, all);
+  int ninner = high >= 0 ? 3 : 2;
+  finish_registers(k, block, nouter, all, sum[0], ninner, all + n - ninner);
+}
+
 /* ---- a whole function ------------------------------------------------------------------------------------ */
 
 static bool is_there(Sketch *k, const char *name)
@@ -337,6 +517,7 @@ static void sketch_body(Sketch *k)
       if (!f || (f->sums == 0) == (pass == 0)) continue;
       if (!f->sums) map_rule(k, f);
       else if (is_long_sum(f)) parts_rule(k, f);
+      else if (f->space && draw(&k->seed) % 4) register_rule(k, f);
       else if (f->space) tile_rule(k, f);
     }
 }
@@ -355,6 +536,10 @@ bool tune_rule(Arena *arena, Sched *s, const Target *target, TuneRule rule, cons
   case RULE_TILE:
     if (!f->sums || !f->space) return false;
     tile_rule(&k, f);
+    return true;
+  case RULE_REGISTERS:
+    if (!f->sums || !f->space) return false;
+    register_rule(&k, f);
     return true;
   case RULE_MAP:
     if (f->sums) return false;

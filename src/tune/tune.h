@@ -294,10 +294,11 @@ TuneSummary tune_network(Ctx *, Module *, const Target *, PassContext *, Db *, c
 Sched *tune_sketch(Arena *, const PrimFunc *f, const Target *, uint64_t seed);
 /* One rule on one block of a schedule; false: it is not for such a block, and nothing was done. */
 typedef enum {
-  RULE_INLINE, /* a map goes into its consumers */
-  RULE_PARTS,  /* a long sum with few results comes in parts */
-  RULE_TILE,   /* a reduction in tiles */
-  RULE_MAP,    /* a map: rows on threads, vectors within */
+  RULE_INLINE,    /* a map goes into its consumers */
+  RULE_PARTS,     /* a long sum with few results comes in parts */
+  RULE_TILE,      /* a reduction in tiles */
+  RULE_REGISTERS, /* a reduction whose sums stay in registers */
+  RULE_MAP,       /* a map: rows on threads, vectors within */
 } TuneRule;
 bool tune_rule(Arena *, Sched *, const Target *, TuneRule, const char *block, uint64_t seed);
 /* The trace with one decision changed, which need not be possible; of this primitive, or, NULL, of any.  The trace
