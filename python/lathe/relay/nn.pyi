@@ -153,7 +153,7 @@ def contrib_dense_nbits(
     units: int = 0,
     weight_layout: str = 'NC',
 ) -> RelayExpr:
-    """data times the transpose of a weight of 4 or 8 bits, in bytes as it is stored, with scales for blocks of a row"""
+    """data times the transpose of a weight of 4 or 8 bits, as it is stored, with scales for blocks of a row"""
 
 def bias_add(data: Value, bias: Value, axis: int = 1) -> RelayExpr:
     """adds a vector along one axis"""
