@@ -458,10 +458,9 @@ static LatheRtCode copy_outputs(LatheRtExecutor *x, LatheRtError *err)
 /* ---- states ------------------------------------------------------------------------------------ */
 
 /* All zeros, in memory of the executor's. */
-static LatheRtCode begin_state(LatheRtExecutor *x, int32_t i, LatheRtError *err)
+static LatheRtCode begin_state(LatheRtExecutor *x, int32_t i, Value *v, LatheRtError *err)
 {
   const LatheRtPort *p = &x->at->entry->about.inputs[i];
-  Value *v = &x->at->input[i];
   RT_TRY(rt_value_tensor(&x->heap[x->at->entry->input[i].device], v, p->dtype, p->ndim, p->shape, err));
   size_t bytes = rt_value_bytes(v);
   void *zeros = calloc(bytes + 1, 1);
@@ -470,48 +469,34 @@ static LatheRtCode begin_state(LatheRtExecutor *x, int32_t i, LatheRtError *err)
   from.data = zeros;
   LatheRtCode code = zeros ? lathe_rt_tensor_copy(&from, &v->tensor, err) : rt_no_memory(err, "a state");
   free(zeros);
-  return input_set(x, i, code);
+  return code;
 }
 
 static LatheRtCode begin_states(LatheRtExecutor *x, LatheRtError *err)
 {
   const ModelEntry *e = x->at->entry;
   for (int32_t i = e->about.ninputs; i < e->nin; i++)
-    if (x->at->input[i].kind == VALUE_NONE) RT_TRY(begin_state(x, i, err));
+    if (x->at->input[i].kind == VALUE_NONE) RT_TRY(input_set(x, i, begin_state(x, i, &x->at->input[i], err)));
   return LATHE_RT_OK;
 }
 
-static LatheRtCode copy_state(LatheRtExecutor *x, Value *to, const Value *from, LatheRtError *err)
-{
-  return to->tensor.data == from->tensor.data ? LATHE_RT_OK
-                                              : rt_copy(x, &to->tensor, &from->tensor, rt_value_bytes(from), err);
-}
-
 /* After a run: what came out of the states goes in next time.  A static program's outputs are overwritten by the next
- * run, and may lie in the memory of inputs: those are copied twice, so that none is read after it is written. */
+ * run, and may lie in the memory of inputs: all are copied out before the first is written. */
 static LatheRtCode keep_states(LatheRtExecutor *x, LatheRtError *err)
 {
   const ModelEntry *e = x->at->entry;
   Value *in = x->at->input + e->about.ninputs;
   Value *out = x->at->output + e->about.noutputs;
-  if (!e->is_static) {
-    for (int32_t i = 0; i < e->nstate; i++) rt_value_copy(&in[i], &out[i]);
-    return LATHE_RT_OK;
-  }
-  for (int32_t i = 0; i < e->nstate; i++) {
-    bool apart = true;
-    for (int32_t k = 0; k < e->nstate; k++)
-      apart = apart && (k == i || !overlap(&in[k], out[i].tensor.device, out[i].tensor.data, rt_value_bytes(&out[i])));
-    rt_value_clear(&x->at->kept[i]);
-    if (apart) continue;
-    RT_TRY(rt_value_tensor(&x->heap[e->output[e->about.noutputs + i].device], &x->at->kept[i], out[i].tensor.dtype,
-                           out[i].tensor.ndim, out[i].dim, err));
-    RT_TRY(copy_state(x, &x->at->kept[i], &out[i], err));
-  }
-  for (int32_t i = 0; i < e->nstate; i++) {
-    const Value *from = x->at->kept[i].kind == VALUE_TENSOR ? &x->at->kept[i] : &out[i];
-    RT_TRY(copy_state(x, &in[i], from, err));
-  }
+  for (int32_t step = 0; step < 2; step++)
+    for (int32_t i = 0; i < e->nstate; i++) {
+      Value *kept = &x->at->kept[i];
+      if (!e->is_static) rt_value_copy(&in[i], &out[i]);
+      else if (step) RT_TRY(rt_copy(x, &in[i].tensor, &kept->tensor, rt_value_bytes(kept), err));
+      else {
+        if (kept->kind == VALUE_NONE) RT_TRY(begin_state(x, e->about.ninputs + i, kept, err));
+        RT_TRY(rt_copy(x, &kept->tensor, &out[i].tensor, rt_value_bytes(kept), err));
+      }
+    }
   return LATHE_RT_OK;
 }
 
