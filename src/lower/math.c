@@ -132,10 +132,10 @@ static const Expr *times_power(const Math *k, const Expr *p, const Expr *n)
 {
   if (k->fast) return math_float(k, MADD(math_bits(k, p), math_call2(k, IN_SHL, n, math_i32(k, 23))));
   if (k->scales) return math_call2(k, IN_LDEXP, p, n);
-  const Expr *half = math_call2(k, IN_SHR, n, math_i32(k, 1));
-  const Expr *rest = MSUB(n, half);
-  const Expr *a = math_float(k, math_call2(k, IN_SHL, MADD(half, math_i32(k, 127)), math_i32(k, 23)));
-  const Expr *b = math_float(k, math_call2(k, IN_SHL, MADD(rest, math_i32(k, 127)), math_i32(k, 23)));
+  const Expr *both = MADD(n, math_i32(k, 2 * 127)); /* of either factor half of n and the exponent of 1 */
+  const Expr *half = math_call2(k, IN_SHR, both, math_i32(k, 1));
+  const Expr *a = math_float(k, math_call2(k, IN_SHL, half, math_i32(k, 23)));
+  const Expr *b = math_float(k, math_call2(k, IN_SHL, MSUB(both, half), math_i32(k, 23)));
   return MMUL(MMUL(p, a), b);
 }
 
