@@ -71,7 +71,7 @@ bool likely_is_open(const Node *call)
 /* A part of an open extent, which does not make it less than a few. */
 static const Expr *part_of(Module *m, const Expr *e, int part)
 {
-  enum { FEW = 4 };
+  enum { FEW = 7 }; /* the last maps of many networks */
   const Expr *up = expr_add(m, e, expr_int(m, e->dtype, part - 1));
   const Expr *few = expr_min(m, e, expr_int(m, e->dtype, FEW));
   return expr_max(m, expr_floordiv(m, up, expr_int(m, e->dtype, part)), few);
