@@ -433,6 +433,9 @@ DECLARE_PLAN(DepthwisePlan, DEPTHWISE_PLAN)
 bool depthwise_fits(const Node *call);
 void depthwise_plans(const ImplCall *, PlanList *);
 void depthwise_lanes_plans(const ImplCall *, PlanList *); /* groups narrower than a block */
+void depthwise_open_plans(const ImplCall *, PlanList *);  /* rows and columns known only at run time */
+void depthwise_open_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+void depthwise_open_schedule(ImplGroup *);
 void depthwise_alter(const ImplCall *, const void *plan, AlteredCall *);
 void depthwise_lanes_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void depthwise_schedule(ImplGroup *);

@@ -9,7 +9,10 @@
  * Everything is a vector of output channels.  The taps are written out, so that neighbouring outputs
  * share what they read.  A depthwise convolution has no i.  Where a group has several channels, the
  * band's data is spread: data[i, …, c] is the i-th input channel of the group that c is in, so that
- * a vector may hold several groups and no product is made for nothing. */
+ * a vector may hold several groups and no product is made for nothing.
+ *
+ * Where rows and columns are known only at run time (depthwise ones of two dimensions) the band's data is always copied,
+ * with zeros behind the end of a row for the last tile: whole tiles are computed, and what is there is stored. */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
@@ -191,6 +194,43 @@ void depthwise_lanes_plans(const ImplCall *call, PlanList *list)
   }
 }
 
+/* Tiles and bands of extents that are not known: what may be does not depend on what they are. */
+static void add_open_tiles(PlanList *list, const Target *t, ConvShape *s, int64_t block)
+{
+  static const int64_t bands[] = {4, 16};
+  int64_t vectors = alter_block_vectors(block, target_lanes(t, s->bits));
+  int64_t most = t->vector_registers / 2 / vectors;
+  double copied = 1.5 * (double)(s->n ? s->n : 1) * (double)(s->c * s->in[0] * s->in[1] * s->bits) / 8 / cost_cache(t);
+  for (int64_t x = 2; x <= most; x += 2)
+    for (int b = 0; b < 2; b++) {
+      DepthwisePlan p = {.block = block, .x = x, .band = bands[b]};
+      double again = 1 + (double)((s->k[0] - 1) * s->dilation[0]) / (double)(bands[b] * s->stride[0]);
+      double bytes = (double)(s->o * s->k[0] * s->k[1]) * s->bits / 8;
+      plan_add(list, &p, depthwise_seconds(t, s, &p) + again * copied, bytes);
+    }
+}
+
+void depthwise_open_plans(const ImplCall *call, PlanList *list)
+{
+  ConvShape s;
+  int64_t block[CONV_BLOCKS];
+  if (!conv_shape(call, &s) || s.dims != 2 || s.transposed || s.groups < 2 || s.ig != 1 || s.og != 1 || s.word > 1 ||
+      s.bits < 32 || !conv_shape_open(&s))
+    return;
+  if (s.out_block) {
+    bool blocks = s.data_block == s.out_block && s.weight_block == s.out_block && call->call->arg[1]->type->ndim == 5;
+    if (blocks) add_open_tiles(list, call->target, &s, s.out_block);
+    return;
+  }
+  if (s.data_block || s.weight_block || !s.constant) return;
+  int n = conv_blocks(call->target, s.bits, s.c, block);
+  list->alters = true;
+  for (int i = 0; i < n; i++) {
+    list->data_block = list->out_block = block[i];
+    add_open_tiles(list, call->target, &s, block[i]);
+  }
+}
+
 /* ---- groups narrower than a block ------------------------------------------------------------- */
 
 typedef struct Spread {
@@ -282,6 +322,84 @@ void depthwise_lanes_compute(OpCall *c, const Target *t, const void *plan, const
   DType sum = nn_accumulator(c->out->dtype);
   const Expr *term = expr_mul(m, expr_cast(m, sum, nn_read(m, data, x)), expr_cast(m, sum, nn_read(m, in[1], w)));
   *out = nn_sum(&s, "conv_lanes", "conv_lanes", term, c->out->dtype);
+}
+
+/* ---- extents that are not known ------------------------------------------------------------------ */
+
+static const Expr *whole_tiles(Module *m, const Expr *n, int64_t by)
+{
+  return nn_simplify(m, expr_mul(m, nn_ceildiv(m, n, expr_i32(m, by)), expr_i32(m, by)));
+}
+
+/* Data with zeros around it, as far as whole tiles of so many rows and columns read: (n, block, y, x, c). */
+static const Tensor *copy_open(Module *m, const Spread *v, const Tensor *x, const Expr *const *out)
+{
+  const Expr *shape[5] = {out[0], out[1], NULL, NULL, out[4]};
+  for (int d = 0; d < 2; d++) {
+    const Expr *steps = expr_mul(m, expr_sub(m, out[2 + d], expr_i32(m, 1)), expr_i32(m, v->stride[d]));
+    shape[2 + d] = nn_simplify(m, expr_add(m, steps, expr_i32(m, (v->k[d] - 1) * v->dilation[d] + 1)));
+  }
+  Stage s = nn_stage(m, 5, shape, NULL);
+  const Expr *from[5] = {s.at[0], s.at[1], NULL, NULL, s.at[4]};
+  const Expr *inside = NULL;
+  for (int d = 0; d < 2; d++) {
+    from[2 + d] = expr_sub(m, s.at[2 + d], expr_i32(m, v->before[d]));
+    inside = nn_and(m, inside, nn_inside(m, from[2 + d], x->buffer->shape[2 + d]));
+  }
+  const Expr *value = nn_read(m, x, from);
+  return nn_finish(&s, "padded", "injective,pad", nn_if(m, inside, value, expr_const(m, value->dtype, 0)));
+}
+
+void depthwise_open_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
+{
+  (void)t;
+  const DepthwisePlan *p = plan;
+  Module *m = c->m;
+  Spread v = spread_of(c);
+  const Expr *const *y = c->out->shape;
+  const Expr *shape[] = {y[0], y[1], y[2], whole_tiles(m, y[3], p->x), y[4]};
+  const Tensor *data = copy_open(m, &v, in[0], shape);
+  Stage s = nn_stage(m, 5, shape, NULL);
+  const Expr *x[5] = {s.at[0], s.at[1], NULL, NULL, s.at[4]};
+  const Expr *w[5] = {s.at[1], expr_i32(m, 0), NULL, NULL, s.at[4]};
+  for (int d = 0; d < 2; d++) {
+    w[2 + d] = nn_reduce_axis(&s, d ? "rx" : "ry", expr_i32(m, v.k[d]));
+    x[2 + d] = expr_add(m, expr_mul(m, s.at[2 + d], expr_i32(m, v.stride[d])),
+                        expr_mul(m, w[2 + d], expr_i32(m, v.dilation[d])));
+  }
+  const Expr *term = expr_mul(m, nn_read(m, data, x), nn_read(m, in[1], w));
+  const Tensor *sum = nn_sum(&s, "product", "conv_lanes", term, c->out->dtype);
+  Stage o = nn_stage(m, 5, y, NULL);
+  *out = nn_finish(&o, "depthwise_open", "injective", nn_read(m, sum, o.at));
+}
+
+void depthwise_open_schedule(ImplGroup *g)
+{
+  const DepthwisePlan *p = g->plan;
+  BlockRV copy = group_stage(g, "padded");
+  generic_keep(g, copy);
+  generic_inline(g);
+  BlockRV product = group_sum(g);
+  LoopRV *l, yi, xi, *rows;
+  if (sched_get_loops(g->s, product, g->arena, &l) != 7)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not those of a depthwise convolution");
+  LoopRV band = generic_split_by(g, l[2], p->band, &yi);
+  LoopRV tile = generic_split_by(g, l[3], p->x, &xi);
+  /* images inside, so that threads share blocks of channels, whose number is known */
+  sched_reorder(g->s, 9, (const LoopRV[]){l[1], l[0], band, yi, tile, l[5], xi, l[6], l[4]});
+  epilogue_write_out(g, impl_attach_epilogue(g, product, tile), 5, false);
+  sched_unroll(g->s, xi), sched_unroll(g->s, l[6]);
+  sched_vectorize(g->s, l[4]);
+  sched_decompose_reduction(g->s, product, l[5]);
+  sched_compute_at(g->s, copy, band, false, -1);
+  int n = sched_get_loops(g->s, copy, g->arena, &rows);
+  sched_vectorize(g->s, rows[n - 1]);
+  ImplCall of = {g->src, g->arena, g->target, g->config, g->anchor};
+  ConvShape s;
+  conv_shape(&of, &s);
+  conv_shape_open(&s);
+  if (cost_threads(g->target, conv_shape_flops(&s), 0) > 1) sched_parallel(g->s, l[1]);
+  generic_rest(g);
 }
 
 /* ---- the schedule ------------------------------------------------------------------------------ */

@@ -86,6 +86,13 @@ static double stem_cycles(const Target *t, const Planes *p, int64_t outs, int64_
 static double row_cycles(const Target *t, const Planes *p)
 {
   static const double STORE = 0.5;
+  static const double PIECES =
+      22; /* where the ends of a row are told at run time: its loops; fitted on a Neoverse-N1 */
+  static const double APART = 2.5; /* vectors of every second column */
+  if (p->open) {
+    double each = (p->stride[1] > 1 ? APART : 1 / cost_loads(t)) + STORE;
+    return PIECES + each * (double)up(up(p->in[1], p->stride[1]), p->lanes);
+  }
   double data = (double)up(p->in[1], p->stride[1]) + (p->picked ? (double)p->shift : 0);
   double vectors = __builtin_ceil(data / (double)p->lanes);
   return vectors * ((p->picked ? (double)p->stride[1] : 1) / cost_loads(t) + STORE) + (p->picked ? 1 : 2) * STORE;
