@@ -88,23 +88,27 @@ CONVOLUTIONS = {
     "one tap": (dict(), (9, 6, 1, 1), dict(strides=[2, 2])),
     "groups": (dict(group=2), (6, 3, 3, 2), dict(strides=[1, 2], dilations=[2, 1], pads=[2, 0, 2, 1])),
     "one channel from a group": (dict(group=3), (3, 2, 3, 3), dict()),
-    "depthwise": (dict(group=6), (6, 1, 3, 3), dict(pads=[1] * 4)),
-    "depthwise, strided": (dict(group=6), (6, 1, 5, 5), dict(strides=[2, 2], pads=[2] * 4)),
-    "depthwise, three apart": (dict(group=6), (6, 1, 4, 3), dict(strides=[3, 3], dilations=[1, 2])),
+    "depthwise": (dict(group=8), (8, 1, 3, 3), dict(pads=[1] * 4)),
+    "depthwise, strided": (dict(group=8), (8, 1, 5, 5), dict(strides=[2, 2], pads=[2] * 4)),
+    "depthwise, three apart": (dict(group=8), (8, 1, 4, 3), dict(strides=[3, 3], dilations=[1, 2])),
 }
 
 
 @pytest.mark.parametrize("what", CONVOLUTIONS)
 def test_every_kind_of_plan(what, tmp_path):
     groups, shape, window = CONVOLUTIONS[what]
-    model = model_of("Conv", ["n", 6, "h", "w"], [RNG.standard_normal(shape).astype("float32")], **groups, **window)
+    channels = shape[1] * groups.get("group", 1)
+    weight = RNG.standard_normal(shape).astype("float32")
+    model = model_of("Conv", ["n", channels, "h", "w"], [weight], **groups, **window)
     found = plans_of(model, tmp_path)
+    depthwise = "depthwise" in what
     assert "conv2d.flat" in found
-    assert ("conv2d.im2col across" in found) == ("depthwise" not in what)
+    assert ("conv2d.im2col across" in found) == (not depthwise)
+    assert ("conv2d.depthwise_open" in found) == depthwise
     least = 5 if "pads" in window else 7
+    sizes = [(1, least, least), (2, 9, 7), (1, 8, 50), (3, 31, 12)] + [(1, 1, 1)] * (what in ("3x3", "depthwise"))
     for line in found.values():
-        sizes = [(1, 6, least, least), (2, 6, 9, 7), (1, 6, 8, 50), (3, 6, 31, 12)]
-        check(model, sizes + [(1, 6, 1, 1)] * (what in ("3x3", "depthwise")), {"lathe.plans": line})
+        check(model, [(n, channels, h, w) for n, h, w in sizes], {"lathe.plans": line})
 
 
 def test_looked_up_positions_of_volumes(tmp_path):
