@@ -131,6 +131,8 @@ bool impl_alter_words(Module *, const Target *, const Node *call, AlteredCall *)
 
 /* Is the product faster with its operands in bfloat16?  Of calls over float32, layouts not altered yet. */
 bool impl_prefers_pairs(Ctx *, const Target *, const ImplConfig *, const Node *call);
+/* Is a transposed convolution faster as a product of each element by all taps whose columns are added up? */
+bool impl_prefers_columns(const Target *, const Node *call);
 /* Is it faster over float16, given the same call over either?  With FAST_FP16. */
 bool impl_prefers_half(Module *, const Target *, const ImplConfig *, const Node *wide, const Node *half);
 

@@ -275,3 +275,37 @@ void transpose_schedule(ImplGroup *g)
   if (cost_threads(g->target, n->iterations * 2, 0) > 1) sched_parallel(g->s, fused);
   generic_rest(g);
 }
+
+/* ---- as a product whose columns are added up ------------------------------------------------------------------ */
+
+/* Phases multiply every position by all taps, also where those lie outside of the data: on small maps that is most of
+ * the work.  A product of each element by all taps (O * k, I, 1) does none for nothing; adding its columns up where
+ * they lie in the output, tap by tap, is what it takes more. */
+bool impl_prefers_columns(const Target *t, const Node *call)
+{
+  static const double REACHED = 0.8; /* of the peak, either way */
+  static const double ADDED = 1.8;   /* cycles for a tap of an output, there or not (Neoverse-N1) */
+  static const double WINOGRAD = 2;  /* as fast, where it serves */
+  static const double CLEARLY = 0.9;
+  ConvShape s;
+  if (!conv_shape_of(call->u.call.op, call->u.call.attrs, call->arg[0]->type, call->arg[1]->type, call->type, &s))
+    return false;
+  if (target_is_gpu(t) || s.data_block || s.out_block || s.weight_block || s.bits < 32 || s.groups > 1) return false;
+  double phased = (double)(s.n ? s.n : 1) * 2 * (double)(s.c * s.o);
+  double product = phased;
+  double added = (double)(s.n ? s.n : 1) * (double)s.o;
+  double columns = added;
+  bool turned = s.dims == 2; /* an ordinary convolution that Winograd serves, which takes whole tiles */
+  for (int d = 0; d < s.dims; d++) {
+    if (!s.in[d] || !s.out[d]) return false;
+    phased *= (double)(s.k[d] * ((s.out[d] + s.stride[d] - 1) / s.stride[d]));
+    product *= (double)(s.k[d] * s.in[d]);
+    columns *= (double)(s.k[d] * s.in[d]);
+    added *= (double)(s.k[d] * s.out[d]);
+    turned &= s.stride[d] == 1 && s.k[d] == 3 && s.dilation[d] == 1 && s.out[d] >= 8;
+  }
+  double rate = REACHED * cost_flops(t, s.bits);
+  double bytes = 2 * columns * s.bits / 8;
+  double sum = ADDED * added / (1e9 * t->core.ghz) + cost_copy(t, bytes, bytes);
+  return product / rate + sum < CLEARLY * phased / rate / (turned ? WINOGRAD : 1);
+}

@@ -601,9 +601,17 @@ static int threads_for(ImplGroup *g, const Nest *n, bool parallel)
   return parallel ? cost_threads(g->target, operations, bytes) : 1;
 }
 
+/* As many of the outer loops as give each thread some parts: what is counted as one has to be divided again for every
+ * part. */
 static void parallel_loops(ImplGroup *g, int n, const LoopRV *loop, int threads)
 {
-  if (n && threads > 1) share_loop(g, fuse_counted(g, loop, n, threads));
+  enum { PARTS = 16 };
+  int k = 0;
+  for (int64_t many = 1; k < n && many < PARTS * threads; k++) {
+    int64_t extent = loop_extent(g, loop[k]);
+    many *= extent ? extent : 1;
+  }
+  if (n && threads > 1) share_loop(g, fuse_counted(g, loop, k, threads));
 }
 
 /* Small windows are written out. */
