@@ -233,15 +233,22 @@ bool int8_rows_fits(const Target *t, const Node *call)
   return has_dot(t, call) && (x->ndim == 2 || x->ndim == 3);
 }
 
-/* Columns of a panel: as many vectors as the columns fill, four at most. */
+/* Columns of a panel, four vectors at most: the wider, the more of them share a word of data; the fewer are empty. */
 static int64_t batch_width(const Target *t, const Expr *columns)
 {
+  static const double SHARED = 0.5; /* of a vector's work, where it is alone */
   int64_t lanes = target_lanes(t, 32);
-  int64_t width = 4 * lanes;
-  while (width > lanes && known(columns) &&
-         (known(columns) + width / 2 - 1) / (width / 2) * (width / 2) < (known(columns) + width - 1) / width * width)
-    width /= 2;
-  return width;
+  int64_t best = 4 * lanes;
+  double least = 0;
+  if (!known(columns)) return best;
+  for (int64_t width = 4 * lanes; width >= lanes; width /= 2) {
+    int64_t all = (known(columns) + width - 1) / width * width;
+    double cost = (double)all * (1 + SHARED * (double)lanes / (double)width);
+    if (least > 0 && cost >= least) continue;
+    least = cost;
+    best = width;
+  }
+  return best;
 }
 
 static const Expr *parts_of(Module *m, const Expr *n, int64_t size)
@@ -329,6 +336,9 @@ static int64_t steps_of(int64_t k)
  *       tile[rows, panel] += dot(data[row, one word], weight[a vector of the panel]) */
 static void schedule_product(ImplGroup *g, int64_t width)
 {
+  BlockRV pack;
+  if (group_find_stage(g, "weight_pack", &pack)) generic_keep(g, pack);
+  if (group_find_stage(g, "data_pack", &pack)) generic_keep(g, pack);
   generic_inline(g);
   BlockRV sum = group_sum(g);
   Nest *n = arena_new_of(g->arena, Nest);
