@@ -314,19 +314,22 @@ int matmul_word(Ctx *, const Target *, const Node *call);
 
 /* Channels of a block of bytes; 0: four does not divide their number. */
 int64_t int8_block(const Target *, int64_t channels);
+/* Has the target an instruction for the sums of a product's or a convolution's bytes? */
+bool int8_has_dot(const Target *, const Node *call);
 /* Products of integers, summed in int32: the form that the target's instructions want.  False: the call stays. */
 bool int8_alter(Module *, const Target *, const Node *call, AlteredCall *out);
-double int8_cost(const Target *, const Node *call);
-bool int8_conv_fits(const Target *, const Node *call);
+void int8_conv_plans(const ImplCall *, PlanList *);
 void int8_conv_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
-void int8_conv_schedule(ImplGroup *);
-bool int8_dense_fits(const Target *, const Node *call);
+
+/* ---- int8_product.c ---------------------------------------------------------------------- */
+
+extern const AttrsDef Int8Plan_table;
+bool int8_alter_dense(Module *, const Target *, const Node *call, AlteredCall *out);
+void int8_dense_plans(const ImplCall *, PlanList *); /* over a weight in panels */
 void int8_dense_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
-void int8_dense_schedule(ImplGroup *);
-bool int8_batch_fits(const Target *, const Node *call);
-bool int8_rows_fits(const Target *, const Node *call);
+void int8_rows_plans(const ImplCall *, PlanList *); /* over operands as they are */
 void int8_rows_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
-void int8_rows_schedule(ImplGroup *);
+void int8_product_schedule(ImplGroup *);
 
 /* ---- int8_depthwise.c ------------------------------------------------------------------------ */
 

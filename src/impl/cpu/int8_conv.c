@@ -15,8 +15,7 @@ static bool is_byte(DType t) { return dtype_is_int(t) && t.bits == 8; }
 
 static DotElement element(DType t) { return t.code == DT_INT ? DOT_S8 : DOT_U8; }
 
-/* Is there an instruction for it? */
-static bool has_dot(const Target *t, const Node *call)
+bool int8_has_dot(const Target *t, const Node *call)
 {
   const Node *const *arg = call->arg;
   int lanes = target_lanes(t, 32);
@@ -57,7 +56,7 @@ static bool alter_conv(Module *m, const Target *t, const Node *call, AlteredCall
   const Type *w = call->arg[1]->type;
   if (!is_plain(call) || !alter_is_constant(m->ctx, call->arg[1])) return false;
   if (a->groups > 1 && known(w->shape[1]) == 1) return int8_alter_depthwise(m, t, call, out);
-  if (!has_dot(t, call)) return false;
+  if (!int8_has_dot(t, call)) return false;
   int64_t cb = int8_block(t, known(w->shape[1]));
   int64_t ob = int8_block(t, known(w->shape[0]) / a->groups);
   if (!cb || !ob) return false;
@@ -73,34 +72,12 @@ static bool alter_conv(Module *m, const Target *t, const Node *call, AlteredCall
   return true;
 }
 
-/* (m, k) by (n, k), n in panels of some vectors, k in words. */
-static bool alter_dense(Module *m, const Target *t, const Node *call, AlteredCall *out)
-{
-  const Type *x = call->arg[0]->type;
-  const Type *w = call->arg[1]->type;
-  if (strcmp(call->u.call.op->name, "nn.dense") || x->ndim != 2 || !has_dot(t, call) || !known(w->shape[0]) ||
-      !known(w->shape[1]) || known(w->shape[1]) % WORD || !alter_is_constant(m->ctx, call->arg[1]))
-    return false;
-  int64_t width = int8_block(t, known(w->shape[0]));
-  /* One row's sums are few: on a microcontroller twice as many share what is made of a word of data. */
-  if (t->device.kind == DEVICE_MICRO && known(w->shape[0]) % (2 * WORD) == 0) width = 2 * WORD;
-  if (width < target_lanes(t, 32)) return false;
-  DensePackAttrs *to = attrs_new(m, &DensePack_attrs);
-  to->units = known(w->shape[0]);
-  to->weight_layout = arena_printf(m->arena, "NC%" PRId64 "n4c", width);
-  to->out_dtype = DT_I32;
-  *out = (AlteredCall){.op = opdef_get(m->ctx, "nn.contrib_dense_pack"), .attrs = to, .nargs = 2};
-  out->arg[0] = call->arg[0];
-  out->arg[1] = alter_transform(m, call->arg[1], "NC", to->weight_layout);
-  return true;
-}
-
 bool int8_alter(Module *m, const Target *t, const Node *call, AlteredCall *out)
 {
   if (call->kind != N_CALL || call->type->kind != TY_TENSOR || !dtype_eq(call->type->dtype, DT_I32)) return false;
   const char *op = call->u.call.op->name;
   if (!strcmp(op, "nn.conv2d")) return alter_conv(m, t, call, out);
-  return !strcmp(op, "nn.dense") && alter_dense(m, t, call, out);
+  return !strcmp(op, "nn.dense") && int8_alter_dense(m, t, call, out);
 }
 
 /* ---- convolutions ------------------------------------------------------------------------------------ */
@@ -112,15 +89,13 @@ static bool static_from(const Type *t, int from)
   return true;
 }
 
-bool int8_conv_fits(const Target *t, const Node *call)
+static bool conv_fits(const Target *t, const Node *call)
 {
   const Conv2DAttrs *a = call->u.call.attrs;
-  return has_dot(t, call) && known(call->type->shape[1]) % a->groups == 0 && conv_block(a->data_layout, 2) &&
+  return int8_has_dot(t, call) && known(call->type->shape[1]) % a->groups == 0 && conv_block(a->data_layout, 2) &&
          conv_block(a->out_layout, 2) && str_ends(a->kernel_layout, "o4i") && call->arg[1]->type->ndim == 7 &&
          static_from(call->type, 1) && static_from(call->arg[1]->type, 0);
 }
-
-double int8_cost(const Target *t, const Node *call) { return impl_flops(call) / (WORD * cost_flops(t, 32)); }
 
 static void pads_of(AttrInts p, int64_t *before, int64_t *after)
 {
@@ -164,216 +139,66 @@ void int8_conv_compute(OpCall *c, const Target *t, const void *plan, const Tenso
   *out = nn_sum(&s, "conv2d_NCHWc_int8", "conv2d_NCHWc_int8", expr_call(m, DT_NONE, IN_DOT, 2 * WORD, part), DT_I32);
 }
 
-/* The register tile of conv.c, over sums of 32 bits; bands of rows whose data stays in the second-level cache. */
-void int8_conv_schedule(ImplGroup *g)
+/* ---- plans --------------------------------------------------------------------------------------------- */
+
+/* Bytes that come from behind the second-level cache: the data once and the weight once for each band, but the data
+ * again for each tile of channels where a band does not stay in the cache. */
+static double moved_bytes(const Target *t, const Node *call, const ConvPlan *p)
 {
-  const Type *y = g->anchor->type;
-  const Type *w = g->anchor->arg[1]->type;
-  int64_t block = known_size(y, 4);
+  const Conv2DAttrs *a = call->u.call.attrs;
+  const Type *x = call->arg[0]->type;
+  const Type *w = call->arg[1]->type;
+  double cache = (double)cost_l2(t) / 2;
+  double row = (double)(known_size(x, 1) / a->groups * known_size(x, 3) * known_size(x, 4));
+  double data = row * (double)known_size(x, 2);
+  double weight = type_known_elements(w) / (double)a->groups;
+  double bands = (double)known_size(call->type, 2) / (double)p->band;
+  double band = row * (double)(p->band * impl_list_at(a->strides, 0, 1) + known_size(w, 2));
+  double times = (double)known_size(call->type, 1) / (double)(a->groups * p->o);
+  double moved = (band <= cache ? data : data * times) + (weight <= cache ? weight : weight * bands);
+  return (double)a->groups * moved * (double)(known(x->shape[0]) ? known(x->shape[0]) : 1);
+}
+
+static double conv_seconds(const Target *t, const Node *call, const ConvPlan *p)
+{
+  const Type *w = call->arg[1]->type;
+  const Type *y = call->type;
+  int64_t vectors = alter_block_vectors(p->out_block, target_lanes(t, 32));
+  double share = tile_speed(t, vectors, known_size(y, 2), known_size(y, 3), (Tile){p->o, p->y, p->x});
+  double steps = (double)(known_size(w, 1) * known_size(w, 2) * known_size(w, 3) * known_size(w, 4));
+  double flops = 2 * WORD * steps * impl_likely_elements(y);
+  int threads = cost_threads(t, flops / WORD, 0);
+  double seconds = conv_tile_seconds(t, 32, flops / WORD, steps, share > 0 ? share : 0.1);
+  double moved = moved_bytes(t, call, p) / cost_bandwidth(t);
+  double pieces = (double)(known_size(y, 1) / p->o) * (double)known_size(y, 2) / (double)p->y;
+  return (seconds + moved) / threads / cost_busy(pieces, threads);
+}
+
+/* The register tiles of conv.c, over sums of 32 bits; bands: all rows, and the most whose data stays in the
+ * second-level cache. */
+void int8_conv_plans(const ImplCall *call, PlanList *list)
+{
+  const Target *t = call->target;
+  const Node *n = call->call;
+  if (!conv_fits(t, n)) return;
+  const Conv2DAttrs *a = n->u.call.attrs;
+  const Type *x = n->arg[0]->type;
+  const Type *y = n->type;
   int64_t rows = known_size(y, 2);
-  int64_t vectors = alter_block_vectors(block, target_lanes(g->target, 32));
-  int64_t groups = ((const Conv2DAttrs *)g->anchor->u.call.attrs)->groups;
-  Tile tile = tile_for(g->target, 32, vectors, known_size(y, 1) / groups, rows, known_size(y, 3));
-  const Type *x = g->anchor->arg[0]->type;
-  int64_t row = known_size(x, 1) * known_size(x, 3) * known_size(x, 4) *
-                impl_list_at(((const Conv2DAttrs *)g->anchor->u.call.attrs)->strides, 0, 1);
-  int64_t cache = cost_l2(g->target) / 2;
-  ConvPlan *plan = arena_new_of(g->arena, ConvPlan);
-  *plan = (ConvPlan){
-    .data_block = known_size(x, 4), .out_block = block, .o = tile.o, .y = tile.y, .x = tile.x, .band = rows};
-  for (int64_t r = tile.y; r <= rows; r += tile.y)
-    if (rows % r == 0 && (r + known_size(w, 2)) * row <= cache) plan->band = r;
-  if (rows * row <= cache || rows % tile.y) plan->band = rows;
-  g->plan = plan;
-  conv_schedule(g);
-}
-
-/* ---- products ---------------------------------------------------------------------------------------------- */
-
-bool int8_dense_fits(const Target *t, const Node *call)
-{
-  const DensePackAttrs *a = call->u.call.attrs;
-  return has_dot(t, call) && call->arg[1]->type->ndim == 4 && str_ends(a->weight_layout, "n4c") &&
-         static_from(call->arg[1]->type, 0) &&
-         a->units == known(call->arg[1]->type->shape[0]) * known(call->arg[1]->type->shape[2]);
-}
-
-void int8_dense_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
-{
-  (void)plan;
-  (void)t;
-  Module *m = c->m;
-  const Expr *const *w = in[1]->buffer->shape; /* n / b, k / 4, b, 4 */
-  Stage s = nn_stage(m, 2, c->out->shape, "y x");
-  const Expr *k = nn_reduce_axis(&s, "k", w[1]);
-  const Expr *part[2 * WORD];
-  for (int p = 0; p < WORD; p++) {
-    const Expr *at = expr_add(m, expr_mul(m, k, expr_i32(m, WORD)), expr_i32(m, p));
-    part[p] = nn_read(m, in[0], (const Expr *[]){s.at[0], at});
-    part[WORD + p] =
-        nn_read(m, in[1],
-                (const Expr *[]){expr_floordiv(m, s.at[1], w[2]), k, expr_floormod(m, s.at[1], w[2]), expr_i32(m, p)});
+  int64_t row = known_size(x, 1) * known_size(x, 3) * known_size(x, 4) * impl_list_at(a->strides, 0, 1);
+  ConvPlan p = {.data_block = known_size(x, 4), .out_block = known_size(y, 4)};
+  int64_t vectors = alter_block_vectors(p.out_block, target_lanes(t, 32));
+  Tile tile[TILE_LIST];
+  int tiles = tile_list(t, 32, vectors, known_size(y, 1) / a->groups, rows, known_size(y, 3), TILE_LIST, tile);
+  for (int i = 0; i < tiles; i++) {
+    p.o = tile[i].o, p.y = tile[i].y, p.x = tile[i].x;
+    p.band = rows;
+    plan_add(list, &p, conv_seconds(t, n, &p), 0);
+    int64_t fit = 0;
+    for (int64_t r = p.y; r < rows && rows % p.y == 0; r += p.y)
+      if (rows % r == 0 && (r + known_size(n->arg[1]->type, 2)) * row <= cost_l2(t) / 2) fit = r;
+    if (!fit || rows * row <= cost_l2(t) / 2) continue;
+    p.band = fit;
+    plan_add(list, &p, conv_seconds(t, n, &p), 0);
   }
-  *out = nn_sum(&s, "dense_int8", "dense_int8", expr_call(m, DT_NONE, IN_DOT, 2 * WORD, part), DT_I32);
-}
-
-/* (b, n, k) by (b, m, k), any of which may be open: both operands are packed in the kernel, zeros behind the last. */
-bool int8_batch_fits(const Target *t, const Node *call)
-{
-  const BatchMatmulAttrs *a = call->u.call.attrs;
-  const Type *x = call->arg[0]->type;
-  const Type *y = call->arg[1]->type;
-  return has_dot(t, call) && !a->transpose_a && a->transpose_b && x->shape[0] == y->shape[0];
-}
-
-/* (n, k) or (b, n, k) by (m, k) that is known at run time only, or was left as it is. */
-bool int8_rows_fits(const Target *t, const Node *call)
-{
-  const Type *x = call->arg[0]->type;
-  return has_dot(t, call) && (x->ndim == 2 || x->ndim == 3);
-}
-
-/* Columns of a panel, four vectors at most: the wider, the more of them share a word of data; the fewer are empty. */
-static int64_t batch_width(const Target *t, const Expr *columns)
-{
-  static const double SHARED = 0.5; /* of a vector's work, where it is alone */
-  int64_t lanes = target_lanes(t, 32);
-  int64_t best = 4 * lanes;
-  double least = 0;
-  if (!known(columns)) return best;
-  for (int64_t width = 4 * lanes; width >= lanes; width /= 2) {
-    int64_t all = (known(columns) + width - 1) / width * width;
-    double cost = (double)all * (1 + SHARED * (double)lanes / (double)width);
-    if (least > 0 && cost >= least) continue;
-    least = cost;
-    best = width;
-  }
-  return best;
-}
-
-static const Expr *parts_of(Module *m, const Expr *n, int64_t size)
-{
-  return nn_simplify(m, expr_floordiv(m, expr_add(m, n, expr_i32(m, size - 1)), expr_i32(m, size)));
-}
-
-/* y (…, rows, k) as (…, rows / w, k / 4, w, 4), zeros behind the last row and the last element of it. */
-static const Tensor *pack_rows(Module *m, const Tensor *y, int64_t w, const char *name)
-{
-  int lead = y->buffer->ndim - 2;
-  const Expr *const *from = y->buffer->shape;
-  const Expr *word = expr_i32(m, WORD);
-  const Expr *width = expr_i32(m, w);
-  const Expr *shape[MAX_RANK], *at[MAX_RANK];
-  for (int d = 0; d < lead; d++) shape[d] = from[d];
-  shape[lead] = parts_of(m, from[lead], w);
-  shape[lead + 1] = parts_of(m, from[lead + 1], WORD);
-  shape[lead + 2] = width;
-  shape[lead + 3] = word;
-  Stage s = nn_stage(m, lead + 4, shape, NULL);
-  for (int d = 0; d < lead; d++) at[d] = s.at[d];
-  at[lead] = expr_add(m, expr_mul(m, s.at[lead], width), s.at[lead + 2]);
-  at[lead + 1] = expr_add(m, expr_mul(m, s.at[lead + 1], word), s.at[lead + 3]);
-  const Expr *value = nn_read(m, y, at);
-  for (int d = 0; d < 2; d++) {
-    const Expr *size = from[lead + d];
-    const Expr *is_there = expr_binary(m, E_LT, at[lead + d], size);
-    if (!known(size) || known(size) % (d ? WORD : w))
-      value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3,
-                        (const Expr *[]){is_there, value, expr_const(m, y->buffer->dtype, 0)});
-  }
-  return nn_finish(&s, name, "injective", value);
-}
-
-void int8_rows_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
-{
-  (void)plan;
-  Module *m = c->m;
-  int last = c->out->ndim - 1;
-  int64_t width = batch_width(t, c->out->shape[last]);
-  const Expr *w = expr_i32(m, width);
-  const Expr *depth = in[0]->buffer->shape[last];
-  bool words = known(depth) && known(depth) % WORD == 0;
-  const Tensor *rows = words ? in[0] : pack_rows(m, in[0], 1, "data_pack");
-  const Tensor *packed = pack_rows(m, in[1], width, "weight_pack"); /* (b,) m / w, k / 4, w, 4 */
-  int lead = packed->buffer->ndim - 4;
-  const Expr *shape[MAX_RANK], *from[MAX_RANK], *to[MAX_RANK];
-  for (int d = 0; d < last; d++) shape[d] = c->out->shape[d];
-  shape[last] = nn_simplify(m, expr_mul(m, packed->buffer->shape[lead], w));
-  Stage s = nn_stage(m, last + 1, shape, last > 1 ? "b i j" : "i j");
-  const Expr *k = nn_reduce_axis(&s, "k", packed->buffer->shape[lead + 1]);
-  for (int d = 0; d < last; d++) from[d] = s.at[d];
-  for (int d = 0; d < lead; d++) to[d] = s.at[d];
-  to[lead] = expr_floordiv(m, s.at[last], w);
-  to[lead + 1] = k;
-  to[lead + 2] = expr_floormod(m, s.at[last], w);
-  const Expr *part[2 * WORD];
-  for (int p = 0; p < WORD; p++) {
-    from[last] = words ? expr_add(m, expr_mul(m, k, expr_i32(m, WORD)), expr_i32(m, p)) : k;
-    from[last + 1] = expr_i32(m, 0);
-    from[last + 2] = to[lead + 3] = expr_i32(m, p);
-    part[p] = nn_read(m, rows, from);
-    part[WORD + p] = nn_read(m, packed, to);
-  }
-  const Tensor *sums = nn_sum(&s, "matmul_int8", "matmul_int8", expr_call(m, DT_NONE, IN_DOT, 2 * WORD, part), DT_I32);
-  if (known(c->out->shape[last]) && known(c->out->shape[last]) % width == 0) {
-    *out = sums;
-    return;
-  }
-  Stage all = nn_stage(m, last + 1, c->out->shape, last > 1 ? "b i j" : "i j");
-  *out = nn_finish(&all, "columns", "injective", nn_read(m, sums, all.at));
-}
-
-/* Steps of the sum that are written out: the words of a vector of the data's, where they divide it. */
-static int64_t steps_of(int64_t k)
-{
-  for (int64_t s = 4; s > 1; s /= 2)
-    if (k % s == 0) return s;
-  return 1;
-}
-
-/*   for batch, panels, tiles of rows                          threads
- *     for k / 4 (steps written out)
- *       tile[rows, panel] += dot(data[row, one word], weight[a vector of the panel]) */
-static void schedule_product(ImplGroup *g, int64_t width)
-{
-  BlockRV pack;
-  if (group_find_stage(g, "weight_pack", &pack)) generic_keep(g, pack);
-  if (group_find_stage(g, "data_pack", &pack)) generic_keep(g, pack);
-  generic_inline(g);
-  BlockRV sum = group_sum(g);
-  Nest *n = arena_new_of(g->arena, Nest);
-  nest_read(g, sum, n);
-  int lead = n->n - 3; /* of a batch */
-  if (lead < 0 || lead > 1 || !n->plain)
-    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rows, columns, words");
-  int64_t vectors = alter_block_vectors(width, target_lanes(g->target, 32));
-  int64_t rows = n->loop[lead].extent;
-  Tile tile = tile_for(g->target, 32, vectors, 1, 1, rows ? rows : 1 << 20);
-  LoopRV ci, ri, ki, order[7];
-  int k = 0;
-  if (lead) order[k++] = n->loop[0].rv;
-  order[k++] = generic_split_by(g, n->loop[lead + 1].rv, width, &ci);
-  order[k++] = generic_split_by(g, n->loop[lead].rv, tile.x, &ri);
-  int outer = k;
-  order[k++] = generic_split_by(g, n->loop[lead + 2].rv, steps_of(n->loop[lead + 2].extent), &ki);
-  order[k++] = ki, order[k++] = ri, order[k++] = ci;
-  sched_reorder(g->s, k, order);
-  epilogue_write_out(g, impl_attach_epilogue(g, sum, order[outer - 1]), outer, false);
-  sched_unroll(g->s, ki);
-  sched_unroll(g->s, ri);
-  sched_vectorize(g->s, ci);
-  sched_decompose_reduction(g->s, sum, order[outer]);
-  int threads = cost_threads(g->target, impl_flops(g->anchor) / WORD, 0);
-  bool whole = rows && rows % tile.x == 0;
-  LoopRV parts = sched_fuse(g->s, whole ? outer : outer - 1, order, true);
-  if (threads > 1) sched_parallel(g->s, parts);
-  generic_rest(g);
-}
-
-void int8_dense_schedule(ImplGroup *g) { schedule_product(g, known_size(g->anchor->arg[1]->type, 2)); }
-
-void int8_rows_schedule(ImplGroup *g)
-{
-  const Type *y = g->anchor->type;
-  schedule_product(g, batch_width(g->target, y->shape[y->ndim - 1]));
 }

@@ -1,0 +1,262 @@
+/* int8_product.c: products of bytes, summed in int32, four products at a time.
+ *
+ *   for batch, panels, tiles of rows                          threads
+ *     for k / 4 (steps written out)
+ *       tile[rows, panel] += dot(data[row, one word], weight[a vector of the panel])
+ *
+ * A weight that is known at compile time comes in panels (NC16n4c); one that is not is packed in the kernel, zeros
+ * behind the last row and word, so that any size is served, also one that is known only at run time. */
+#include "impl/internal.h"
+#include "op/nn_kit.h"
+
+enum { WORD = 4 };
+
+#define INT8_PLAN(A, S)                              \
+  A(S, INT, width, NULL, "columns of a register tile, and of a panel") \
+  A(S, INT, rows, NULL, "rows of a register tile")
+DEFINE_PLAN(Int8Plan, INT8_PLAN)
+
+/* Columns of a panel of a weight (n, k) that is known at compile time; 0: there is no such form of it. */
+static int64_t panel_width(Ctx *ctx, const Target *t, const Node *call)
+{
+  const Type *w = call->arg[1]->type;
+  if (strcmp(call->u.call.op->name, "nn.dense") || call->arg[0]->type->ndim != 2 || !int8_has_dot(t, call) ||
+      !known(w->shape[0]) || !known(w->shape[1]) || known(w->shape[1]) % WORD || !alter_is_constant(ctx, call->arg[1]))
+    return 0;
+  int64_t width = int8_block(t, known(w->shape[0]));
+  /* One row's sums are few: on a microcontroller twice as many share what is made of a word of data. */
+  if (t->device.kind == DEVICE_MICRO && known(w->shape[0]) % (2 * WORD) == 0) width = 2 * WORD;
+  return width < target_lanes(t, 32) ? 0 : width;
+}
+
+/* (m, k) by (n, k), n in panels of some vectors, k in words. */
+bool int8_alter_dense(Module *m, const Target *t, const Node *call, AlteredCall *out)
+{
+  const Type *w = call->arg[1]->type;
+  int64_t width = panel_width(m->ctx, t, call);
+  if (!width) return false;
+  DensePackAttrs *to = attrs_new(m, &DensePack_attrs);
+  to->units = known(w->shape[0]);
+  to->weight_layout = arena_printf(m->arena, "NC%" PRId64 "n4c", width);
+  to->out_dtype = DT_I32;
+  *out = (AlteredCall){.op = opdef_get(m->ctx, "nn.contrib_dense_pack"), .attrs = to, .nargs = 2};
+  out->arg[0] = call->arg[0];
+  out->arg[1] = alter_transform(m, call->arg[1], "NC", to->weight_layout);
+  return true;
+}
+
+static bool dense_fits(const Target *t, const Node *call)
+{
+  const DensePackAttrs *a = call->u.call.attrs;
+  return int8_has_dot(t, call) && call->arg[1]->type->ndim == 4 && str_ends(a->weight_layout, "n4c") &&
+         a->units == known(call->arg[1]->type->shape[0]) * known(call->arg[1]->type->shape[2]);
+}
+
+void int8_dense_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
+{
+  (void)plan;
+  (void)t;
+  Module *m = c->m;
+  const Expr *const *w = in[1]->buffer->shape; /* n / b, k / 4, b, 4 */
+  Stage s = nn_stage(m, 2, c->out->shape, "y x");
+  const Expr *k = nn_reduce_axis(&s, "k", w[1]);
+  const Expr *part[2 * WORD];
+  for (int p = 0; p < WORD; p++) {
+    const Expr *at = expr_add(m, expr_mul(m, k, expr_i32(m, WORD)), expr_i32(m, p));
+    part[p] = nn_read(m, in[0], (const Expr *[]){s.at[0], at});
+    part[WORD + p] =
+        nn_read(m, in[1],
+                (const Expr *[]){expr_floordiv(m, s.at[1], w[2]), k, expr_floormod(m, s.at[1], w[2]), expr_i32(m, p)});
+  }
+  *out = nn_sum(&s, "dense_int8", "dense_int8", expr_call(m, DT_NONE, IN_DOT, 2 * WORD, part), DT_I32);
+}
+
+/* (b, n, k) by (b, m, k), any of which may be open: both operands are packed in the kernel, zeros behind the last. */
+static bool batch_fits(const Target *t, const Node *call)
+{
+  const BatchMatmulAttrs *a = call->u.call.attrs;
+  const Type *x = call->arg[0]->type;
+  const Type *y = call->arg[1]->type;
+  return int8_has_dot(t, call) && !a->transpose_a && a->transpose_b && x->shape[0] == y->shape[0];
+}
+
+/* (n, k) or (b, n, k) by (m, k) that is known at run time only, or was left as it is. */
+static bool rows_fits(const Target *t, const Node *call)
+{
+  const Type *x = call->arg[0]->type;
+  return int8_has_dot(t, call) && (x->ndim == 2 || x->ndim == 3);
+}
+
+static const Expr *parts_of(Module *m, const Expr *n, int64_t size)
+{
+  return nn_simplify(m, expr_floordiv(m, expr_add(m, n, expr_i32(m, size - 1)), expr_i32(m, size)));
+}
+
+/* y (…, rows, k) as (…, rows / w, k / 4, w, 4), zeros behind the last row and the last element of it. */
+static const Tensor *pack_rows(Module *m, const Tensor *y, int64_t w, const char *name)
+{
+  int lead = y->buffer->ndim - 2;
+  const Expr *const *from = y->buffer->shape;
+  const Expr *word = expr_i32(m, WORD);
+  const Expr *width = expr_i32(m, w);
+  const Expr *shape[MAX_RANK], *at[MAX_RANK];
+  for (int d = 0; d < lead; d++) shape[d] = from[d];
+  shape[lead] = parts_of(m, from[lead], w);
+  shape[lead + 1] = parts_of(m, from[lead + 1], WORD);
+  shape[lead + 2] = width;
+  shape[lead + 3] = word;
+  Stage s = nn_stage(m, lead + 4, shape, NULL);
+  for (int d = 0; d < lead; d++) at[d] = s.at[d];
+  at[lead] = expr_add(m, expr_mul(m, s.at[lead], width), s.at[lead + 2]);
+  at[lead + 1] = expr_add(m, expr_mul(m, s.at[lead + 1], word), s.at[lead + 3]);
+  const Expr *value = nn_read(m, y, at);
+  for (int d = 0; d < 2; d++) {
+    const Expr *size = from[lead + d];
+    const Expr *is_there = expr_binary(m, E_LT, at[lead + d], size);
+    if (!known(size) || known(size) % (d ? WORD : w))
+      value = expr_call(m, DT_NONE, IN_IF_THEN_ELSE, 3,
+                        (const Expr *[]){is_there, value, expr_const(m, y->buffer->dtype, 0)});
+  }
+  return nn_finish(&s, name, "injective", value);
+}
+
+void int8_rows_compute(OpCall *c, const Target *t, const void *plan, const Tensor *const *in, const Tensor **out)
+{
+  (void)t;
+  Module *m = c->m;
+  int last = c->out->ndim - 1;
+  int64_t width = ((const Int8Plan *)plan)->width;
+  const Expr *w = expr_i32(m, width);
+  const Expr *depth = in[0]->buffer->shape[last];
+  bool words = known(depth) && known(depth) % WORD == 0;
+  const Tensor *rows = words ? in[0] : pack_rows(m, in[0], 1, "data_pack");
+  const Tensor *packed = pack_rows(m, in[1], width, "weight_pack"); /* (b,) m / w, k / 4, w, 4 */
+  int lead = packed->buffer->ndim - 4;
+  const Expr *shape[MAX_RANK], *from[MAX_RANK], *to[MAX_RANK];
+  for (int d = 0; d < last; d++) shape[d] = c->out->shape[d];
+  shape[last] = nn_simplify(m, expr_mul(m, packed->buffer->shape[lead], w));
+  Stage s = nn_stage(m, last + 1, shape, last > 1 ? "b i j" : "i j");
+  const Expr *k = nn_reduce_axis(&s, "k", packed->buffer->shape[lead + 1]);
+  for (int d = 0; d < last; d++) from[d] = s.at[d];
+  for (int d = 0; d < lead; d++) to[d] = s.at[d];
+  to[lead] = expr_floordiv(m, s.at[last], w);
+  to[lead + 1] = k;
+  to[lead + 2] = expr_floormod(m, s.at[last], w);
+  const Expr *part[2 * WORD];
+  for (int p = 0; p < WORD; p++) {
+    from[last] = words ? expr_add(m, expr_mul(m, k, expr_i32(m, WORD)), expr_i32(m, p)) : k;
+    from[last + 1] = expr_i32(m, 0);
+    from[last + 2] = to[lead + 3] = expr_i32(m, p);
+    part[p] = nn_read(m, rows, from);
+    part[WORD + p] = nn_read(m, packed, to);
+  }
+  const Tensor *sums = nn_sum(&s, "matmul_int8", "matmul_int8", expr_call(m, DT_NONE, IN_DOT, 2 * WORD, part), DT_I32);
+  if (known(c->out->shape[last]) && known(c->out->shape[last]) % width == 0) {
+    *out = sums;
+    return;
+  }
+  Stage all = nn_stage(m, last + 1, c->out->shape, last > 1 ? "b i j" : "i j");
+  *out = nn_finish(&all, "columns", "injective", nn_read(m, sums, all.at));
+}
+
+/* Steps of the sum that are written out: the words of a vector of the data's, where they divide it or the rest counts
+ * for little. */
+static int64_t steps_of(int64_t k)
+{
+  enum { MANY = 32 };
+  for (int64_t s = 4; s > 1; s /= 2)
+    if (k % s == 0 || k >= MANY) return s;
+  return 1;
+}
+
+void int8_product_schedule(ImplGroup *g)
+{
+  const Int8Plan *p = g->plan;
+  BlockRV pack;
+  if (group_find_stage(g, "weight_pack", &pack)) generic_keep(g, pack);
+  if (group_find_stage(g, "data_pack", &pack)) generic_keep(g, pack);
+  generic_inline(g);
+  BlockRV sum = group_sum(g);
+  Nest *n = arena_new_of(g->arena, Nest);
+  nest_read(g, sum, n);
+  int lead = n->n - 3; /* of a batch */
+  if (lead < 0 || lead > 1 || !n->plain)
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "the product's loops are not rows, columns, words");
+  int64_t rows = n->loop[lead].extent;
+  LoopRV ci, ri, ki, order[7];
+  int k = 0;
+  if (lead) order[k++] = n->loop[0].rv;
+  order[k++] = generic_split_by(g, n->loop[lead + 1].rv, p->width, &ci);
+  order[k++] = generic_split_by(g, n->loop[lead].rv, p->rows, &ri);
+  int outer = k;
+  order[k++] = generic_split_by(g, n->loop[lead + 2].rv, steps_of(n->loop[lead + 2].extent), &ki);
+  order[k++] = ki, order[k++] = ri, order[k++] = ci;
+  sched_reorder(g->s, k, order);
+  epilogue_write_out(g, impl_attach_epilogue(g, sum, order[outer - 1]), outer, false);
+  sched_unroll(g->s, ki);
+  sched_unroll(g->s, ri);
+  sched_vectorize(g->s, ci);
+  sched_decompose_reduction(g->s, sum, order[outer]);
+  int threads = cost_threads(g->target, impl_flops(g->anchor) / WORD, 0);
+  bool whole = rows && rows % p->rows == 0;
+  LoopRV parts = sched_fuse(g->s, whole ? outer : outer - 1, order, true);
+  if (threads > 1) sched_parallel(g->s, parts);
+  generic_rest(g);
+}
+
+/* ---- plans ------------------------------------------------------------------------------------------------- */
+
+enum { OPEN_ROWS = 128 }; /* that a number of rows which is not known is taken for */
+
+static double product_seconds(const Target *t, const Node *call, const Int8Plan *p, bool packs)
+{
+  const Type *x = call->arg[0]->type;
+  const Type *y = call->type;
+  int last = y->ndim - 1;
+  int64_t n = known(y->shape[last]) ? known(y->shape[last]) : OPEN_ROWS;
+  int64_t rows = known(y->shape[last - 1]) ? known(y->shape[last - 1]) : OPEN_ROWS;
+  int64_t k = known(x->shape[last]) ? known(x->shape[last]) : OPEN_ROWS;
+  double batch = last > 1 ? (double)(known(y->shape[0]) ? known(y->shape[0]) : 1) : 1;
+  int64_t vectors = alter_block_vectors(p->width, target_lanes(t, 32));
+  double panels = (double)((n + p->width - 1) / p->width);
+  double share = tile_speed(t, vectors, 1, rows, (Tile){1, 1, p->rows});
+  double words = (double)((k + WORD - 1) / WORD);
+  double flops = 2 * batch * (double)rows * panels * (double)p->width * words;
+  double copied = packs ? 2 * batch * panels * (double)p->width * words * WORD / cost_bandwidth(t) : 0;
+  double weights = packs ? 0 : panels * (double)p->width * words * WORD / cost_stream(t);
+  double seconds = conv_tile_seconds(t, 32, flops, words, share > 0 ? share : 0.1);
+  /* the narrower a panel, the more rows of data, each a line of its own, are on their way at once */
+  static const double NARROW = 0.5;
+  seconds *= 1 + NARROW * target_lanes(t, 32) / (double)p->width;
+  int threads = cost_threads(t, flops, 0);
+  if (weights > seconds) seconds = weights;
+  return (seconds + copied) / threads / cost_busy(batch * panels * (double)((rows + p->rows - 1) / p->rows), threads);
+}
+
+static void add_tiles(PlanList *list, const ImplCall *call, int64_t width, bool packs)
+{
+  const Target *t = call->target;
+  const Type *y = call->call->type;
+  int64_t rows = known(y->shape[y->ndim - 2]);
+  Tile tile[TILE_LIST];
+  int n = tile_list(t, 32, alter_block_vectors(width, target_lanes(t, 32)), 1, 1, rows ? rows : 1 << 20, TILE_LIST, tile);
+  for (int i = 0; i < n; i++) {
+    Int8Plan p = {.width = width, .rows = tile[i].x};
+    plan_add(list, &p, product_seconds(t, call->call, &p, packs), 0);
+  }
+}
+
+void int8_dense_plans(const ImplCall *call, PlanList *list)
+{
+  if (dense_fits(call->target, call->call)) add_tiles(list, call, known_size(call->call->arg[1]->type, 2), false);
+}
+
+void int8_rows_plans(const ImplCall *call, PlanList *list)
+{
+  const Target *t = call->target;
+  bool batch = call->call->u.call.op->attrs == &BatchMatmul_attrs;
+  if (!(batch ? batch_fits(t, call->call) : rows_fits(t, call->call))) return;
+  if (!batch && panel_width(call->m->ctx, t, call->call)) return; /* it is brought into panels */
+  for (int64_t width = 4 * target_lanes(t, 32); width >= target_lanes(t, 32); width /= 2)
+    add_tiles(list, call, width, true);
+}
