@@ -38,6 +38,7 @@ typedef struct Net {
   Flow flow;     /* a step for each node of the graph */
   Vec(Layer) layer;
   QuantRunner floats; /* the float model, with outputs for all that is looked at */
+  StrMap looked_at;   /* results of layers, whether they are quantized there or behind a Relu */
   StrMap output;      /* name -> number of its output + 1 */
 } Net;
 
@@ -89,10 +90,10 @@ void quant_net_plan(Net *);     /* fills wires, steps, layers */
 void quant_net_mark(Net *);     /* says which wires are quantized, given which layers stay in float */
 bool quant_net_equalise(Net *); /* ranges of channels between layers made alike; false: there is no place for it */
 
-/* onnx_qdq.c: the model with quantization put in; alone: the float model, and beside each layer a quantized one over
- * the same floats, whose results are called alone[i]. */
+/* onnx_qdq.c: the model with quantization put in; alone: every layer quantized for itself, over floats that are inputs
+ * of these names, with results called alone[i] (NULL: it stays in float). */
 PGraph quant_net_quantized(Net *);
-PGraph quant_net_alone(Net *, const char **alone);
+PGraph quant_net_alone(Net *, const char **alone, const char **input, int *ninputs);
 const char *quant_net_stored(Net *, const Wire *); /* the name of a wanted wire's value behind its integers */
 
 #endif

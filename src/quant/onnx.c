@@ -1,8 +1,9 @@
 /* onnx.c: an ONNX model quantized: ranges found, scales chosen, what it costs measured, and layers left in float where
  * it costs more than was promised.
  *
- *   1  the model as it comes, and the same with equalised channels where there is a place for it: each is calibrated
- *      and quantized, with and without its biases corrected; the one with the least error at the outputs is kept
+ *   1  the model as it comes is calibrated and quantized, once more with its biases corrected where layers have a mean
+ *      error; the same again with equalised channels where there is a place for it and the error can be heard; the
+ *      one with the least error at the outputs is kept
  *   2  float and quantized model run over all samples, beside each other
  *   3  while more answers change than may, the layers with the least signal to noise are left in float: as few as do */
 #include <stdlib.h>
@@ -20,9 +21,11 @@ static void run_floats(Work *w, Net *n)
     vec_push(n->arena, &name, n->graph.output.v[i]->name);
     strmap_put(n->arena, &n->output, name.v[i], (void *)(intptr_t)name.n);
   }
+  for (int i = 0; i < n->layer.n; i++)
+    if (!n->layer.v[i].kept) strmap_put(n->arena, &n->looked_at, n->layer.v[i].out->name, n);
   for (int i = 0; i < n->flow.wire.n; i++) {
     const Wire *x = n->flow.wire.v[i];
-    if (!x->wanted || strmap_get(&n->output, x->name)) continue;
+    if ((!x->wanted && !strmap_get(&n->looked_at, x->name)) || strmap_get(&n->output, x->name)) continue;
     vec_push(n->arena, &name, x->name);
     strmap_put(n->arena, &n->output, x->name, (void *)(intptr_t)name.n);
   }
@@ -66,34 +69,54 @@ static void add_mean(Layer *l, const Net *n, const LatheRtTensor *t, const float
       }
 }
 
+/* What the float model gave for these tensors, as the only sample of other inputs. */
+static QuantSamples floats_as_samples(Net *n, int count, const char *const *name)
+{
+  QuantSamples s = {.ninputs = count, .n = 1, .rows = 1, .input = arena_array(n->arena, struct QuantCut, count + 1)};
+  for (int i = 0; i < count; i++) {
+    const LatheRtTensor *t = float_output(n, name[i]);
+    s.input[i].dtype = t->dtype;
+    s.input[i].ndim = t->ndim;
+    memcpy(s.input[i].shape, t->shape, (size_t)t->ndim * sizeof *t->shape);
+    vec_push(n->arena, &s.input[i].run, NULL);
+  }
+  return s;
+}
+
 static void measure_alone(Work *w, Net *n)
 {
   Scope scope = scope_begin(w->ctx);
   const char **alone = arena_array(n->arena, const char *, n->layer.n + 1);
-  PGraph g = quant_net_alone(n, alone);
-  const char **name = arena_array(n->arena, const char *, 2 * n->layer.n + 1);
+  const char **input = arena_array(n->arena, const char *, n->layer.n + 1);
+  const char **name = arena_array(n->arena, const char *, n->layer.n + 1);
+  int ninputs;
+  PGraph g = quant_net_alone(n, alone, input, &ninputs);
   int count = 0;
   for (int i = 0; i < n->layer.n; i++) {
     Layer *l = &n->layer.v[i];
     if (!alone[i]) continue;
-    name[count++] = l->out->name;
     name[count++] = alone[i];
     l->alone = (QuantError){0};
     l->mean = arena_array(n->arena, double, l->shape.channels);
   }
   if (count) {
     quant_tell(w, "compiling each layer alone", 0, 1);
-    QuantRunner r = quant_net_runner(n, &g, count, name, &w->samples);
+    QuantSamples in = floats_as_samples(n, ninputs, input);
+    QuantRunner r = quant_net_runner(n, &g, count, name, &in);
     for (int64_t k = 0; k < w->calibration; k++) {
       quant_tell(w, "measuring layers alone", k, w->calibration);
-      quant_run(&r, &w->samples, quant_calibration_run(w, k));
+      quant_run(&n->floats, &w->samples, quant_calibration_run(w, k));
+      for (int i = 0; i < ninputs; i++) {
+        const LatheRtTensor *t = float_output(n, input[i]);
+        in.input[i].run.v[0] = (const char *)t->data + t->byte_offset;
+      }
+      quant_run(&r, &in, 0);
       for (int i = 0, at = 0; i < n->layer.n; i++) {
         if (!alone[i]) continue;
         size_t size;
-        const LatheRtTensor *t = quant_output(&r, at);
+        const LatheRtTensor *t = float_output(n, n->layer.v[i].out->name);
         const float *want = quant_floats(t, &size);
-        const float *have = quant_floats(quant_output(&r, at + 1), &size);
-        at += 2;
+        const float *have = quant_floats(quant_output(&r, at++), &size);
         quant_add_error(&n->layer.v[i].alone, size, want, have);
         add_mean(&n->layer.v[i], n, t, want, have);
       }
@@ -139,46 +162,66 @@ static void judge(Work *w, Verdict *v, int64_t run, size_t size, const float *wa
   }
 }
 
-static Verdict compare(Work *w, Net *n, const char *stage, bool all)
+/* The quantized model with outputs for its layers, compiled to run beside the float one; until the scope ends. */
+typedef struct Beside {
+  int outputs, n;      /* the model's own, then those of layers */
+  const char **a, **b; /* what each is called in the float model, in the quantized one */
+  Layer **layer;
+  QuantRunner q;
+} Beside;
+
+static Beside compile_beside(Work *w, Net *n)
 {
-  Scope scope = scope_begin(w->ctx);
-  Verdict v = {0};
   PGraph g = quant_net_quantized(n);
-  int outputs = n->graph.output.n;
-  const char **a = arena_array(n->arena, const char *, outputs + n->layer.n + 1);
-  const char **b = arena_array(n->arena, const char *, outputs + n->layer.n + 1);
-  Layer **layer = arena_array(n->arena, Layer *, n->layer.n + 1);
-  int count = 0;
-  for (; count < outputs; count++) a[count] = b[count] = n->graph.output.v[count]->name;
-  for (int i = 0; i < n->layer.n && all; i++) {
+  Beside s = {.outputs = n->graph.output.n,
+              .a = arena_array(n->arena, const char *, n->graph.output.n + n->layer.n + 1),
+              .b = arena_array(n->arena, const char *, n->graph.output.n + n->layer.n + 1),
+              .layer = arena_array(n->arena, Layer *, n->layer.n + 1)};
+  for (; s.n < s.outputs; s.n++) s.a[s.n] = s.b[s.n] = n->graph.output.v[s.n]->name;
+  for (int i = 0; i < n->layer.n; i++) {
     Layer *l = &n->layer.v[i];
-    l->inside = (QuantError){0};
     if (!l->end->wanted) continue;
-    layer[count - outputs] = l;
-    a[count] = l->end->name;
-    b[count++] = quant_net_stored(n, l->end);
+    s.layer[s.n - s.outputs] = l;
+    s.a[s.n] = l->end->name;
+    s.b[s.n++] = quant_net_stored(n, l->end);
   }
-  QuantError *error = arena_array(n->arena, QuantError, outputs + 1);
   quant_tell(w, "compiling the quantized model", 0, 1);
-  QuantRunner q = quant_net_runner(n, &g, count, b, &w->samples);
+  s.q = quant_net_runner(n, &g, s.n, s.b, &w->samples);
+  return s;
+}
+
+/* Over all samples, or those that scales are found with. */
+static Verdict run_beside(Work *w, Net *n, Beside *s, const char *stage, bool all)
+{
+  Verdict v = {0};
+  QuantError *error = arena_array(n->arena, QuantError, s->outputs + 1);
+  for (int i = 0; i < n->layer.n; i++) n->layer.v[i].inside = (QuantError){0};
   int64_t runs = all ? w->samples.n : w->calibration;
   for (int64_t k = 0; k < runs; k++) {
     int64_t run = all ? k : quant_calibration_run(w, k);
     quant_tell(w, stage, k, runs);
     quant_run(&n->floats, &w->samples, run);
-    quant_run(&q, &w->samples, run);
-    for (int i = 0; i < count; i++) {
+    quant_run(&s->q, &w->samples, run);
+    for (int i = 0; i < s->n; i++) {
       size_t size;
-      const float *want = quant_floats(float_output(n, a[i]), &size);
-      const float *have = quant_floats(quant_output(&q, i), &size);
+      const float *want = quant_floats(float_output(n, s->a[i]), &size);
+      const float *have = quant_floats(quant_output(&s->q, i), &size);
       if (!want || !have) continue;
-      quant_add_error(i < outputs ? &error[i] : &layer[i - outputs]->inside, size, want, have);
+      quant_add_error(i < s->outputs ? &error[i] : &s->layer[i - s->outputs]->inside, size, want, have);
       if (!i) judge(w, &v, run, size, want, have);
     }
   }
   v.first = error[0];
-  for (int i = 0; i < outputs; i++)
+  for (int i = 0; i < s->outputs; i++)
     if (error[i].signal > 0) v.noise += error[i].noise / error[i].signal;
+  return v;
+}
+
+static Verdict compare(Work *w, Net *n, const char *stage)
+{
+  Scope scope = scope_begin(w->ctx);
+  Beside s = compile_beside(w, n);
+  Verdict v = run_beside(w, n, &s, stage, true);
   scope_end(w->ctx, scope);
   return v;
 }
@@ -216,18 +259,37 @@ static void shift_biases(Net *n, bool on)
   }
 }
 
-/* Scales, and biases corrected where that makes the error less; the error that is left. */
-static double prepare(Work *w, Net *n, bool *corrected)
+/* Has a layer enough of a mean error that taking it off may be worth a look? */
+static bool has_mean_error(const Net *n)
+{
+  static const double SHARE = 0.05; /* of its noise */
+  for (int i = 0; i < n->layer.n; i++) {
+    const Layer *l = &n->layer.v[i];
+    double energy = 0;
+    if (!l->takes_bias || l->kept || !l->mean) continue;
+    for (int64_t c = 0; c < l->shape.channels; c++) energy += l->mean[c] * l->mean[c];
+    if (energy * (double)l->alone.n / (double)l->shape.channels > SHARE * l->alone.noise) return true;
+  }
+  return false;
+}
+
+/* Scales, and biases corrected where that makes the error less; the error that is left, and the model it is of. */
+static double prepare(Work *w, Net *n, Beside *best, bool *corrected)
 {
   plan(w, n);
   run_floats(w, n);
   calibrate(w, n);
   measure_alone(w, n);
-  double plain = compare(w, n, "measuring the quantized model", false).noise;
+  *best = compile_beside(w, n);
+  double plain = run_beside(w, n, best, "measuring the quantized model", false).noise;
+  *corrected = false;
+  if (!has_mean_error(n)) return plain;
   shift_biases(n, true);
-  double shifted = compare(w, n, "measuring corrected biases", false).noise;
+  Beside other = compile_beside(w, n);
+  double shifted = run_beside(w, n, &other, "measuring corrected biases", false).noise;
   *corrected = shifted < plain;
   shift_biases(n, *corrected);
+  if (*corrected) *best = other;
   return *corrected ? shifted : plain;
 }
 
@@ -264,7 +326,7 @@ static Verdict hold_promise(Work *w, Net *n)
   for (;;) {
     if (good > count) good = count;
     keep_floats(n, count, order, good);
-    v = compare(w, n, "measuring with layers in float", true);
+    v = compare(w, n, "measuring with layers in float");
     if (drop_of(&v) <= w->o->accuracy_drop || good == count) break;
     bad = good;
     good *= 2;
@@ -272,7 +334,7 @@ static Verdict hold_promise(Work *w, Net *n)
   while (good - bad > 1) {
     int half = (bad + good) / 2;
     keep_floats(n, count, order, half);
-    Verdict at = compare(w, n, "measuring with layers in float", true);
+    Verdict at = compare(w, n, "measuring with layers in float");
     if (drop_of(&at) <= w->o->accuracy_drop) good = half, v = at;
     else bad = half;
   }
@@ -314,22 +376,26 @@ const void *quant_onnx(Arena *a, const char *path, int narrays, const QuantArray
     raise(w.ctx, ERR_ARGUMENT, NOWHERE, "there are %" PRId64 " labels for %" PRId64 " samples", o->nlabels, answers);
   quant_net_fold(n);
   *report = (QuantReport){.samples = answers, .calibration = w.calibration * w.samples.rows, .labelled = o->labels};
+  static const double FINE = 1e-3; /* 30 dB: other channels would not be heard */
   static const double WORTH = 0.8; /* a decibel: inner tensors then hold other numbers than the float model's */
   Net *even = quant_net_copy(n);
   plan(&w, even);
   if (!even->layer.n)
     raise(w.ctx, ERR_ARGUMENT, NOWHERE,
           "the model has no convolution or matrix product with constant weights: there is nothing to quantize");
-  double error = prepare(&w, n, &report->bias_corrected);
-  if (quant_net_equalise(even)) {
+  Beside best;
+  double error = prepare(&w, n, &best, &report->bias_corrected);
+  if (error > FINE && quant_net_equalise(even)) {
     bool corrected;
-    if (prepare(&w, even, &corrected) < WORTH * error) {
+    Beside other;
+    if (prepare(&w, even, &other, &corrected) < WORTH * error) {
       n = even;
+      best = other;
       report->equalised = true;
       report->bias_corrected = corrected;
     }
   }
-  Verdict v = compare(&w, n, "comparing with the float model", true);
+  Verdict v = run_beside(&w, n, &best, "comparing with the float model", true);
   if (o->accuracy_drop >= 0 && drop_of(&v) > o->accuracy_drop) v = hold_promise(&w, n);
   PGraph g = quant_net_quantized(n);
   Bytes b = quant_net_bytes(n, &g);

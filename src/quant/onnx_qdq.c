@@ -135,17 +135,34 @@ PGraph quant_net_quantized(Net *n)
   return g;
 }
 
-PGraph quant_net_alone(Net *n, const char **alone)
+static PValueInfo *float_input(Net *n, const char *name)
+{
+  PValueInfo *v = arena_new_of(n->arena, PValueInfo);
+  v->name = name;
+  v->type = arena_new_of(n->arena, PType);
+  v->type->tensor = arena_new_of(n->arena, PTensorType);
+  v->type->tensor->elem_type = ONNX_F32;
+  return v;
+}
+
+PGraph quant_net_alone(Net *n, const char **alone, const char **input, int *ninputs)
 {
   PGraph g = quant_net_graph(n);
   StrMap paired = {0};
+  memset(&g.node, 0, sizeof g.node);
+  memset(&g.input, 0, sizeof g.input);
+  *ninputs = 0;
   for (int i = 0; i < n->layer.n; i++) {
     Layer *l = &n->layer.v[i];
     alone[i] = NULL;
     if (l->kept) continue;
     const char *to = quant_net_made(n, l->in->name, "_alone_dequantized");
-    if (!strmap_get(&paired, l->in->name)) push_pair(n, &g, l->in, l->in->name, to);
-    strmap_put(n->arena, &paired, l->in->name, n);
+    if (!strmap_get(&paired, l->in->name)) {
+      push_pair(n, &g, l->in, l->in->name, to);
+      strmap_put(n->arena, &paired, l->in->name, n);
+      vec_push(n->arena, &g.input, float_input(n, l->in->name));
+      input[(*ninputs)++] = l->in->name;
+    }
     PNode *p = arena_copy(n->arena, n->graph.node.v[l->node], sizeof *p);
     COPY_LIST(n->arena, p->input);
     COPY_LIST(n->arena, p->output);
