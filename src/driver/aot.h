@@ -113,6 +113,11 @@ typedef struct ObjectSizes {
 } ObjectSizes;
 ObjectSizes aot_object_sizes(const void *object, size_t n, const char *usage);
 
+/* ---- aot_cycles.c ------------------------------------------------------------------------------ */
+
+/* Cycles that a call of the kernel is predicted to take on the target's processor; 0: an external compiler's. */
+double aot_cycles(const Aot *, int kernel);
+
 /* ---- aot_report.c --------------------------------------------------------------------------- */
 
 const char *aot_report(Aot *, Arena *, AotReportForm);

@@ -82,16 +82,19 @@ static void put_layers(const Aot *a, const AotEntry *e, Text *t)
   double all = 0;
   for (int i = 0; i < e->f->ins.n; i++)
     if (e->f->ins.v[i].op == MO_KERNEL) all += macs_of(a, &e->f->ins.v[i]);
-  text_printf(t, "\n%-44s %14s %6s %10s %10s\n", "layer", "MACs", "%", "live", "scratch");
+  double cycles = 0;
+  text_printf(t, "\n%-44s %12s %6s %12s %10s %10s\n", "layer", "MACs", "%", "cycles", "live", "scratch");
   for (int i = 0; i < e->f->ins.n; i++) {
     const ProgIns *ins = &e->f->ins.v[i];
     if (ins->op != MO_KERNEL) continue;
     double macs = macs_of(a, ins);
     const Expr *scratch = a->kernel[ins->index]->workspace_bytes;
-    text_printf(t, "%-44.44s %14.0f %6.1f %10" PRId64 " %10" PRId64 "\n", aot_node_name(a->p, ins), macs,
-                all > 0 ? 100 * macs / all : 0, live_at(e, i, -1), scratch ? scratch->u.i : 0);
+    double own = aot_cycles(a, ins->index);
+    cycles += own;
+    text_printf(t, "%-44.44s %12.0f %6.1f %12.0f %10" PRId64 " %10" PRId64 "\n", aot_node_name(a->p, ins), macs,
+                all > 0 ? 100 * macs / all : 0, own, live_at(e, i, -1), scratch ? scratch->u.i : 0);
   }
-  text_printf(t, "%-44s %14.0f\n", "all", all);
+  text_printf(t, "%-44s %12.0f %6s %12.0f  predicted\n", "all", all, "", cycles);
 }
 
 /* A column for each call (or some calls, the most of them), eighths of a row tall. */
@@ -178,8 +181,11 @@ static void put_json_layers(const Aot *a, const AotEntry *e, Text *t)
     text_add(t, first ? "\n    {\"name\": " : ",\n    {\"name\": ");
     first = false;
     text_quote(t, aot_node_name(a->p, ins));
-    text_printf(t, ", \"kernel\": \"%s\", \"macs\": %.0f, \"live_bytes\": %" PRId64 ", \"scratch_bytes\": %" PRId64 "}",
-                a->code.name[ins->index], macs_of(a, ins), live_at(e, i, -1), scratch ? scratch->u.i : 0);
+    text_printf(t,
+                ", \"kernel\": \"%s\", \"macs\": %.0f, \"cycles\": %.0f, \"live_bytes\": %" PRId64
+                ", \"scratch_bytes\": %" PRId64 "}",
+                a->code.name[ins->index], macs_of(a, ins), aot_cycles(a, ins->index), live_at(e, i, -1),
+                scratch ? scratch->u.i : 0);
   }
   text_add(t, "],\n   \"tensors\": [");
   for (int i = 0; i < e->tensor.n; i++) {

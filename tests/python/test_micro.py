@@ -49,6 +49,8 @@ def test_boards(net, target, board, tmp_path):  # noqa: F811
     assert said.outputs[1][0] == want[1][0] and said.agrees
     assert [name for name, _ in said.layers] == [layer["name"] for layer in lib.report["entries"][0]["layers"]]
     assert all(n > 0 for _, n in said.layers)
+    cycles = sum(layer["cycles"] for layer in lib.report["entries"][0]["layers"])  # predicted, of what was counted
+    assert 0.5 < cycles / sum(n for _, n in said.layers) < 2, "an instruction is about a cycle"
     size = project.size()
     assert size["data"] == 0
     assert size["text"] > 500 and size["rodata"] >= lib.report["weights_bytes"] and 0 < size["stack"] < 4096
@@ -231,7 +233,11 @@ def test_networks(network, target, board, tmp_path):
     """Networks of TFLite give the host's bytes."""
     need_tools(board)
     sh(LATHE, "micro", "new", MODELS / f"{network}.tflite", "-o", tmp_path / "p", "--target", target)
-    assert json.loads(sh(LATHE, "micro", "run", tmp_path / "p", "--json"))["outputs"] == [{"agrees": True, "different_bytes": 0}]
+    said = json.loads(sh(LATHE, "micro", "run", tmp_path / "p", "--json"))
+    assert said["outputs"] == [{"agrees": True, "different_bytes": 0}]
+    cost = json.loads(sh(LATHE, "inspect", MODELS / f"{network}.tflite", "--target", target, "--json"))
+    cycles = sum(layer["cycles"] for layer in cost["entries"][0]["layers"])
+    assert 0.8 < cycles / said["instructions"] < 2, "an instruction is about a cycle"
 
 
 @pytest.mark.skipif(not MODELS.exists(), reason="the trained models are not here")
