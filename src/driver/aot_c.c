@@ -101,14 +101,20 @@ static const char *c_command(Writer *w)
                       w->a->code.uses_math ? " -lm" : "");
 }
 
+static void describe_port(Text *t, const char *what, const char *name, const ProgPort *port)
+{
+  text_printf(t, " *   %-7s %-20s %s", what, name, port->type);
+  if (port->scale > 0) text_printf(t, ", stands for %.9g * (element - %" PRId64 ")", port->scale, port->zero);
+  text_add(t, "\n");
+}
+
 static void describe_entry(Writer *w)
 {
   const ProgEntry *e = w->entry->e;
   Text *t = &w->t;
   if (w->a->p->entry.n > 1) text_printf(t, " * %s:\n", e->name);
-  for (int i = 0; i < e->input.n; i++) text_printf(t, " *   %-7s %-20s %s\n", "input", w->in[i], e->input.v[i].type);
-  for (int i = 0; i < e->output.n; i++)
-    text_printf(t, " *   %-7s %-20s %s\n", "output", w->out[i], e->output.v[i].type);
+  for (int i = 0; i < e->input.n; i++) describe_port(t, "input", w->in[i], &e->input.v[i]);
+  for (int i = 0; i < e->output.n; i++) describe_port(t, "output", w->out[i], &e->output.v[i]);
 }
 
 static void describe(Writer *w)
@@ -160,6 +166,9 @@ static void put_entry_sizes(Writer *w)
       const char *name = upper_of(w->arena, k ? w->out[i] : w->in[i]);
       const AotPlace *at = k ? &w->entry->output[i] : &w->entry->input[i];
       text_printf(&w->t, "#define %s_%s_ELEMENTS %" PRId64 "\n", prefix, name, elements(&port[i]));
+      if (port[i].scale > 0)
+        text_printf(&w->t, "#define %s_%s_SCALE %.9e\n#define %s_%s_ZERO_POINT (%" PRId64 ")\n", prefix, name,
+                    port[i].scale, prefix, name, port[i].zero);
       if (at->kind == AT_POOL)
         text_printf(&w->t, "#define %s_%s_OFFSET %" PRId64 " /* bytes into %s: %s */\n", prefix, name, at->offset,
                     w->pool[at->index], k ? "its place after the call" : "its place before the call");

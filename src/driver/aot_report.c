@@ -164,6 +164,7 @@ static void put_json_ports(Text *t, const char *key, int n, const ProgPort *port
       bytes *= port[i].dim[d];
     }
     text_printf(t, "], \"bytes\": %" PRId64, bytes);
+    if (port[i].scale > 0) text_printf(t, ", \"scale\": %.9g, \"zero_point\": %" PRId64, port[i].scale, port[i].zero);
     if (at[i].kind == AT_POOL) text_printf(t, ", \"pool\": %d, \"offset\": %" PRId64, at[i].index, at[i].offset);
     text_add(t, "}");
   }

@@ -9,6 +9,7 @@
  * Tuples are spread out over registers.  A call of a primitive function is an ALLOC for each
  * output and a KERNEL; functions inside functions are handed what they capture.  A match is
  * a region for each clause, as an if has two. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "driver/emit.h"
@@ -883,6 +884,27 @@ static void add_outputs(Program *p, ProgEntry *entry, const Node *func)
              make_port(p, output_name(p, func, body, i, n), leaf[i], program_device(p, func)));
 }
 
+/* Lines of the attribute "quantization": "input I SCALE ZERO" or "output I SCALE ZERO". */
+static void take_quantization(ProgEntry *entry, const Node *func)
+{
+  const Expr *said = annots_get(&func->u.func->attrs, "quantization");
+  for (const char *s = said && said->kind == E_STR ? said->u.str : ""; *s;) {
+    char kind[8];
+    int i;
+    double scale;
+    int64_t zero;
+    bool read = sscanf(s, "%7s %d %lf %" SCNd64, kind, &i, &scale, &zero) == 4;
+    bool out = read && !strcmp(kind, "output");
+    ProgPort *port = out ? entry->output.v : entry->input.v;
+    if (read && i >= 0 && i < (out ? entry->output.n : entry->input.n) && dtype_is_int(port[i].dtype)) {
+      port[i].scale = scale;
+      port[i].zero = zero;
+    }
+    s += strcspn(s, "\n");
+    s += *s == '\n';
+  }
+}
+
 static void add_entry(Program *p, Map *callees, Callees *queue, const char *name)
 {
   Global *g = module_get(p->m, name);
@@ -901,6 +923,7 @@ static void add_entry(Program *p, Map *callees, Callees *queue, const char *name
   if (entry.nstate < 0 || entry.nstate > entry.input.n || entry.nstate > entry.output.n)
     raise(p->ctx, ERR_ARGUMENT, NOWHERE, "@%s says that it has %d states; it has %d parameters and %d results", name,
           entry.nstate, entry.input.n, entry.output.n);
+  take_quantization(&entry, func);
   Callee *c = emit_add_callee(p, callees, func, func, name);
   c->entry = true;
   vec_push(p->arena, queue, c);

@@ -134,6 +134,8 @@ typedef struct ProgPort {
   DType dtype;
   int ndim;
   int64_t *dim; /* as model_format.h has them */
+  double scale; /* of a quantized one: an element stands for scale * (element - zero); 0: of any other */
+  int64_t zero;
 } ProgPort;
 
 /* The memory that one ALLOC or COPY of a static function asks for. */

@@ -130,8 +130,10 @@ const char *kit_size_name(Import *, const char *from); /* that Relay text can ca
 typedef Vec(const Node *) KitNodes;
 void kit_keep_params(Import *, Frame *, int n, const char *const *name, KitNodes *params);
 /* Sets @main and the report's outputs; the names are in the module's arena.  The last `states` of params and out are
- * kept by executors from one run to the next, zeros at first; names and report are of the other outputs. */
-void kit_set_main(Import *, const KitNodes *params, int n, const Node *const *out, const char **name, int states);
+ * kept by executors from one run to the next, zeros at first; names and report are of the other outputs.
+ * quantization: NULL, or the attribute of that name (emit.c of the driver reads it). */
+void kit_set_main(Import *, const KitNodes *params, int n, const Node *const *out, const char **name, int states,
+                  const char *quantization);
 
 /* ---- kit_report.c: what a file uses -------------------------------------------------------- */
 

@@ -201,7 +201,8 @@ void kit_keep_params(Import *im, Frame *f, int n, const char *const *name, KitNo
   }
 }
 
-void kit_set_main(Import *im, const KitNodes *params, int n, const Node *const *out, const char **name, int states)
+void kit_set_main(Import *im, const KitNodes *params, int n, const Node *const *out, const char **name, int states,
+                  const char *quantization)
 {
   if (im->report) {
     im->report->noutputs = n - states;
@@ -213,6 +214,7 @@ void kit_set_main(Import *im, const KitNodes *params, int n, const Node *const *
   for (int i = 0; i < n; i++) text_printf(&list, "%s%s", i ? "\n" : "", name[i]);
   annots_set(im->m->arena, &attrs, "output_names", expr_str(im->m, text_str(&list)));
   if (states) annots_set(im->m->arena, &attrs, "states", expr_i32(im->m, states));
+  if (quantization && *quantization) annots_set(im->m->arena, &attrs, "quantization", expr_str(im->m, quantization));
   module_set(im->m, "main", GLOBAL_GRAPH,
              (void *)(uintptr_t)node_func(im->m, params->n, params->v, body, body->type, &attrs));
 }

@@ -477,7 +477,7 @@ static void import_graph(Import *im)
       out[n] = map ? node_get(im->m, made, k) : made;
     }
   }
-  kit_set_main(im, &params, n, out, names, 0);
+  kit_set_main(im, &params, n, out, names, 0, NULL);
 }
 
 static void read_model(Import *im)

@@ -52,7 +52,7 @@ static void read_toy(Import *im)
   }
   const char **name = arena_array(im->m->arena, const char *, 1);
   name[0] = "y";
-  kit_set_main(im, &params, 1, (const Node *[]){kit_frame_get(im, f, "y")}, name, 0);
+  kit_set_main(im, &params, 1, (const Node *[]){kit_frame_get(im, f, "y")}, name, 0, NULL);
 }
 
 static const float weight[] = {10, 20};

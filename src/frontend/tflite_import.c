@@ -232,6 +232,18 @@ static void convert_graph(Import *im, Frame *f, TflGraph *g, const Node **out)
   }
 }
 
+/* Of each input and output that is quantized as a whole: "input I SCALE ZERO" (or output), a line each. */
+static const char *quantization_of(Import *im, const TflGraph *g)
+{
+  Text t = text_new(im->arena);
+  for (int k = 0; k < 2; k++)
+    for (int i = 0; i < (k ? g->nout : g->nin); i++) {
+      const TflQuant *q = &g->tensor[k ? g->out[i] : g->in[i]].q;
+      if (q->n == 1) text_printf(&t, "%s %d %.9g %" PRId64 "\n", k ? "output" : "input", i, q->scale[0], q->zero[0]);
+    }
+  return text_str(&t);
+}
+
 void tfl_import_graph(Import *im, TflGraph *g, const Node *const *in, const Node **out)
 {
   Frame *f = arena_new_of(im->arena, Frame);
@@ -334,7 +346,7 @@ static void import_main(Import *im)
   const char **names = arena_array(im->m->arena, const char *, out.n);
   for (int i = 0; i < g->nout; i++) names[i] = arena_strdup(im->m->arena, port_name(im, g, g->out[i], true));
   for (int i = g->nout; i < out.n; i++) names[i] = tfl_of(im)->states.v[i - g->nout].name;
-  kit_set_main(im, &params, out.n, out.v, names, tfl_of(im)->states.n);
+  kit_set_main(im, &params, out.n, out.v, names, tfl_of(im)->states.n, quantization_of(im, g));
 }
 
 static void read_model(Import *im)

@@ -18,6 +18,7 @@ import lathe
 from lathe import error, relay
 from lathe.relay.backend import Executor, Runtime
 from lathe.runtime.executor import AotModule
+from tflite_writer import Model
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -257,6 +258,30 @@ def test_report_adds_up(net):
             assert a["pool"] == 0 and a["offset"] + a["bytes"] <= entry["workspace_bytes"]
     live = max(r["live_bytes"] for r in entry["layers"])
     assert live <= entry["bound_bytes"]
+
+
+def test_the_header_says_how_bytes_are_meant(tmp_path):
+    """Scale and zero point of a quantized model's inputs and outputs."""
+    m = Model()
+    x, y = m.input("x", (1, 8), "int8", scale=0.5, zero=3), m.tensor("y", (1, 8), "int8", scale=0.25, zero=-7)
+    m.op("RELU", [x], [y])
+    m.output(y)
+    (tmp_path / "net.tflite").write_bytes(m.bytes())
+    sh(LATHE, "compile", tmp_path / "net.tflite", "-f", "c", "-o", tmp_path / "net.c")
+    header = (tmp_path / "net.h").read_text()
+    assert "stands for 0.5 * (element - 3)" in header and "stands for 0.25 * (element - -7)" in header
+    (tmp_path / "program.c").write_text(
+        '#define NET_STATIC_WORKSPACE\n#include "net.h"\nint main(void)\n{\n'
+        "  int8_t x[8] = {3 + 6, 3 - 6}, y[8];\n  net_run_static(x, y);\n"
+        "  return (y[0] - NET_Y_ZERO_POINT) * NET_Y_SCALE == (x[0] - NET_X_ZERO_POINT) * NET_X_SCALE &&\n"
+        "                 y[1] == NET_Y_ZERO_POINT && NET_X_SCALE == 0.5 && NET_Y_ZERO_POINT == -7\n"
+        "             ? 0 : 1;\n}\n"
+    )
+    sh("cc", tmp_path / "program.c", tmp_path / "net.c", "-o", tmp_path / "program")
+    sh(tmp_path / "program")
+    cost = json.loads(sh(LATHE, "inspect", tmp_path / "net.tflite", "--cost", "--json"))["entries"][0]
+    assert (cost["inputs"][0]["scale"], cost["inputs"][0]["zero_point"]) == (0.5, 3)
+    assert (cost["outputs"][0]["scale"], cost["outputs"][0]["zero_point"]) == (0.25, -7)
 
 
 def test_picture(net, tmp_path):
