@@ -610,6 +610,12 @@ static void aot_report_text(Call *c)
   *c->out = api_val_str(c, compiled_aot_report(arg_compiled(c), scratch(c->ctx), (AotReportForm)form));
 }
 
+static void source_cost(Call *c)
+{
+  *c->out = api_val_str(
+      c, driver_source_cost(c->ctx, scratch(c->ctx), api_arg_ptr(c, 0), api_arg_str(c, 1), api_arg_bool(c, 2)));
+}
+
 static void aot_file(Call *c)
 {
   size_t n;
@@ -687,6 +693,8 @@ const ApiFunction api_compile_functions[] = {
    "raises unless compiled_export could write such a file", check_export},
   {"compiled_aot_report", "c: compiled, form: str -> str", "what a program ahead of time costs: text, json or svg",
    aot_report_text},
+  {"aot_source_cost", "target: target?, path: str, json: bool? -> str",
+   "bytes of flash, stack and workspace of a program ahead of time, from its .c and .h", source_cost},
   {"compiled_aot_file", "c: compiled, name: str, ending: str -> str?",
    "a file of a program ahead of time, by its ending: .c, .h, .c.weights", aot_file},
   {"compile_c_command", "path: str -> str", "how a model as C source is compiled and linked", c_command},

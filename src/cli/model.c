@@ -721,10 +721,23 @@ static int inspect_cost(LatheContext *context, const Options *o)
   return status;
 }
 
+/* A program ahead of time that was written before. */
+static int inspect_source(LatheContext *context, const Options *o)
+{
+  int status = 0;
+  LatheValue text = o->target ? cli_str_value(o->target) : cli_str_value("c");
+  LatheValue target, out;
+  if (!cli_call(context, &status, "target", 1, &text, &target)) return status;
+  LatheValue args[] = {target, cli_str_value(o->input), cli_bool_value(o->json)};
+  if (cli_call(context, &status, "aot_source_cost", 3, args, &out)) fputs(out.u.s, stdout);
+  return status;
+}
+
 int cli_run_inspect(LatheContext *context, const Options *o)
 {
   int status = 0;
   FileKind kind;
+  if (cli_ends_with(o->input, ".c")) return inspect_source(context, o);
   if (!cli_look_at_file(o->input, &kind, &status)) return status;
   if (kind == FILE_ELF || kind == FILE_ARCHIVE) return inspect_compiled(o);
   if (o->plans || o->alternatives) return inspect_plans(context, o);

@@ -125,6 +125,8 @@ const char *compiled_aot_report(Compiled *, Arena *, AotReportForm);
 const void *compiled_aot_file(Compiled *, Arena *, const char *name, const char *ending, size_t *n);
 /* compiled_export, driver_check_export: .c, .o, .a, .tar (TVM's model library format) and .js, for browsers. */
 void driver_check_export_aot(Ctx *, const Target *, const char *path);
+/* aot_measure.c: the bytes of a program ahead of time that was written to PATH.c before, for a target (NULL: this machine). */
+const char *driver_source_cost(Ctx *, Arena *, const Target *, const char *path, bool json);
 
 /* ---- projects for microcontrollers around them: micro.c, micro_project.c ---------------------------------- */
 typedef struct MicroBytes {

@@ -284,6 +284,22 @@ def test_the_header_says_how_bytes_are_meant(tmp_path):
     assert (cost["outputs"][0]["scale"], cost["outputs"][0]["zero_point"]) == (0.25, -7)
 
 
+def test_the_cost_of_a_source_that_is_there(net, tmp_path):
+    """From NAME.c and NAME.h alone: what the report of the model said."""
+    report = json.loads(sh(LATHE, "inspect", net[0], "--cost", "--json"))
+    sh(LATHE, "compile", net[0], "-f", "c", "-o", tmp_path / "net.c")
+    said = json.loads(sh(LATHE, "inspect", tmp_path / "net.c", "--json"))
+    assert said["workspace_bytes"] == said["NET_WORKSPACE_BYTES"] == report["entries"][0]["workspace_bytes"]
+    assert said["code_bytes"] + said["constant_bytes"] == report["code_bytes"] + report["weights_bytes"]
+    assert said["stack_bytes"] == report["stack_bytes"]
+    text = sh(LATHE, "inspect", tmp_path / "net.c")
+    assert f"flash: code {said['code_bytes']:>27}" in text and "NET_WORKSPACE_BYTES" in text
+    (tmp_path / "other.c").write_text("int main(void) { return 0; }\n")
+    assert "no program ahead of time of Lathe's" in refused(LATHE, "inspect", tmp_path / "other.c")
+    (tmp_path / "net.h").unlink()
+    assert "with its header beside it" in refused(LATHE, "inspect", tmp_path / "net.c")
+
+
 def test_picture(net, tmp_path):
     text = sh(LATHE, "inspect", net[0], "--target", "cortex-m4", "--svg", tmp_path / "memory.svg")
     assert "MACs" in text and "█" in text
