@@ -6,11 +6,12 @@ from . import absent
 from .keras import from_keras
 from .onnx import ImportReport, from_onnx
 from .pytorch import from_pytorch
+from .tensorflow import from_tensorflow
 from .tflite import from_tflite
 
-__all__ = ["ImportReport", "from_keras", "from_onnx", "from_pytorch", "from_tflite"]
+__all__ = ["ImportReport", "from_keras", "from_onnx", "from_pytorch", "from_tensorflow", "from_tflite"]
 
 
 def __getattr__(name: str) -> Any:
-    """from_tensorflow and others that TVM had: calling one says the way."""
+    """from_paddle and others that TVM had: calling one says the way."""
     return getattr(absent, name)

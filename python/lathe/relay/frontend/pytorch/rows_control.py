@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Sequence
+from typing import Any, List, Sequence
 
-from ...expr import Let
-from ...ty import FuncType, TupleType
-from .graph import Function, Graph, If, RelayExpr, TensorType, Tuple, cast, reshape, var
+from ..control import loop, truth
+from .graph import Graph, If, RelayExpr, Tuple, cast
 from .table import row
 
 
@@ -31,20 +30,8 @@ def _cond(g: Graph, condition: Any, yes: Any, no: Any, operands: Sequence[Any]) 
     if isinstance(condition, (bool, int)):
         return _inline(g, yes if condition else no, operands)
     branches = [Tuple(_tensors(_inline(g, m, operands))) for m in (yes, no)]
-    made = If(reshape(cast(condition, "bool"), []), *branches)
+    made = If(truth(condition), *branches)
     return [made[i] for i in range(len(branches[0].fields))]
-
-
-def loop(
-    first: Sequence[RelayExpr], holds: Callable[..., RelayExpr], step: Callable[..., List[RelayExpr]]
-) -> List[RelayExpr]:
-    """The values after as many steps as the condition holds for: a function that calls itself."""
-    params = [var(f"carried{i}", TensorType(c.checked_type.shape, c.checked_type.dtype)) for i, c in enumerate(first)]
-    types = [p.type_annotation for p in params]
-    again = var("loop", FuncType(types, TupleType(types)))
-    body = If(reshape(cast(holds(*params), "bool"), []), again(*step(*params)), Tuple(params))
-    made = Let(again, Function(params, body, TupleType(types)), again(*first))
-    return [made[i] for i in range(len(first))]
 
 
 @row("higher_order.while_loop")

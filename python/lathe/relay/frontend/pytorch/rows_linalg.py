@@ -10,8 +10,8 @@ from typing import Any, List, Tuple as Tuple_
 
 import numpy as np
 
+from ..control import loop
 from .graph import Graph, RelayExpr, call_op, cast, const, dt, dtype_name, expand, full, reshape, static
-from .rows_control import loop
 from .rows_reduce import reduce
 from .table import refuse
 from .table import row as any_row

@@ -7,8 +7,8 @@ from typing import Any, Callable, List, Sequence
 
 import numpy as np
 
+from ..control import loop
 from .graph import FLOATS, Graph, RelayExpr, call_op, cast, const, dim, dt, expand, full, rank, reshape, shape, static
-from .rows_control import loop
 from .rows_math import ROW_OF_PRIM
 from .rows_reduce import reduce
 from .rows_shape import padded
