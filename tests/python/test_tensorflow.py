@@ -203,7 +203,7 @@ CASES = {
     "shapes": lambda tf, x: [tf.reshape(x, (2, -1)), tf.transpose(x, (0, 3, 1, 2)), x[:, 1:-1, ::-2, tf.newaxis, 2],
                              x[..., 1:], tf.squeeze(x[:1]), tf.expand_dims(x, -2), tf.concat([x, x * 2], 1),
                              tf.stack([x, -x], 1), *tf.unstack(x, axis=0), *tf.split(x, 2, -1),
-                             *tf.split(x, [1, 2, 4], 2), tf.tile(x, (1, 2, 1, 1)), tf.reverse(x, (1, -1)),
+                             *tf.split(x, [1, 2, 4], 2), *tf.split(x, 2, 0), *tf.split(x, [1, 5], 1), tf.tile(x, (1, 2, 1, 1)), tf.reverse(x, (1, -1)),
                              tf.pad(x, ((0, 0), (1, 2), (0, 1), (0, 0)), constant_values=3.0),
                              tf.pad(x, ((0, 0), (1, 2), (0, 1), (0, 0)), "REFLECT"),
                              tf.slice(x, (0, 1, 2, 0), (1, 3, -1, 2)),

@@ -130,7 +130,7 @@ def _unpack(n: Node, x: Any) -> List[RelayExpr]:
 def _split_at(x: Any, at: List[int], axis: int) -> List[Any]:
     if not at:
         return [x]
-    return list(call_op("split", [expr(x)], indices_or_sections=at, axis=axis))
+    return list(call_op("split", [expr(x)], indices_or_sections=at, axis=axis, mode="indices"))
 
 
 @row("Split")
