@@ -178,13 +178,20 @@ static void schedule_marked(Call *c)
   *c->out = api_val_str(c, sched_print_marked(scratch(c->ctx), s, n, rv));
 }
 
+static Stmt *arg_loop_or_block(Call *c, Sched *s)
+{
+  int id = rv_id(api_arg_ptr(c, 1));
+  if (api_arg_handle(c, 1)->kind == LATHE_BLOCK) return sched_block_stmt(s, (BlockRV){id});
+  return sched_loop_stmt(s, (LoopRV){id});
+}
+
+static void schedule_number(Call *c) { *c->out = api_val_int(arg_loop_or_block(c, arg_schedule(c))->id); }
+
 /* A copy of the loop or block as it stands now. */
 static void schedule_get(Call *c)
 {
   Sched *s = arg_schedule(c);
-  int id = rv_id(api_arg_ptr(c, 1));
-  Stmt *stmt =
-      api_arg_handle(c, 1)->kind == LATHE_BLOCK ? sched_block_stmt(s, (BlockRV){id}) : sched_loop_stmt(s, (LoopRV){id});
+  Stmt *stmt = arg_loop_or_block(c, s);
   *c->out = api_val_stmt(c, sched_module(s), stmt_clone(sched_module(s), stmt));
 }
 
@@ -217,6 +224,8 @@ const ApiFunction api_schedule_functions[] = {
   {"schedule_add_intrin", "s: schedule, intrin: tensorintrin -> none", "makes an intrinsic known by name, for traces",
    schedule_add_intrin},
   {"schedule_get", "s: schedule, rv: block|loop -> stmt", "the loop or block as it stands now", schedule_get},
+  {"schedule_number", "s: schedule, rv: block|loop -> int", "a number that the statement has in this schedule alone",
+   schedule_number},
   {"schedule_seed", "s: schedule, seed: int -> none", "sampling goes on from this number", schedule_seed},
   {"schedule_marked", "s: schedule, rvs: list[block|loop] -> str", "the function's text with these underlined",
    schedule_marked},

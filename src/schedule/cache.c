@@ -169,13 +169,6 @@ static const Buffer *cache_buffer(Sched *s, const Buffer *b, const char *scope)
                     NULL);
 }
 
-static void check_scope_name(Sched *s, const char *prim, const char *scope)
-{
-  if (!*scope)
-    raise(s->ctx, ERR_ARGUMENT, NOWHERE,
-          "%s: the storage scope is empty; \"global\", \"shared\" and \"local\" are usual", prim);
-}
-
 /* The statement of the scope's body (or of the loop's) that holds the block. */
 static Stmt *item_of(Stmt *block, const Stmt *holder)
 {
@@ -253,7 +246,7 @@ SchedArg prim_cache_read(Sched *s, SchedArg *a)
   Stmt *scope = tree_scope(s, block);
   Stmt **reader, **writer;
   const Buffer *buffer = sched_read_region(s, "cache_read", block, &a[1])->buffer;
-  check_scope_name(s, "cache_read", a[2].u.s);
+  sched_check_scope(s, "cache_read", a[2].u.s);
   int n = choose_readers(s, block, buffer, &a[3], &reader);
   int nw = facts_writers(tmp, scope, buffer, &writer);
   Stmt *first = reader[0];
@@ -295,7 +288,7 @@ SchedArg prim_cache_write(Sched *s, SchedArg *a)
   Stmt *scope = tree_scope(s, block);
   Stmt **reader, **moved;
   const Buffer *buffer = sched_write_region(s, "cache_write", block, &a[1])->buffer;
-  check_scope_name(s, "cache_write", a[2].u.s);
+  sched_check_scope(s, "cache_write", a[2].u.s);
   tree_check_plain(s, "cache_write", block);
   if (facts_guarded(s, block))
     raise(s->ctx, ERR_SCHEDULE, NOWHERE,
@@ -449,7 +442,10 @@ SchedArg prim_reindex(Sched *s, SchedArg *a)
   Stmt **near;
   Stmt *item = item_of(block, scope);
   int n = write ? facts_readers(tmp, scope, buffer, &near) : facts_writers(tmp, scope, buffer, &near);
-  if (any_under(n, near, item))
+  int others = 0;
+  for (int i = 0; i < n; i++) /* a reduction may say that it reads what it adds up itself */
+    if (!(write && b->init && near[i] == block)) near[others++] = near[i];
+  if (any_under(others, near, item))
     raise(s->ctx, ERR_SCHEDULE, NOWHERE,
           "reindex: %s shares %s with the other side of buffer '%s'; reindex before moving them together",
           tree_what(s, block), tree_what(s, item), buffer->name);

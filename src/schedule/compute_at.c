@@ -457,11 +457,11 @@ static void check_loop(Move *v)
 {
   Sched *s = v->s;
   if (tree_under(v->block, v->loop))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s is under %s already", v->prim, tree_what(s, v->block),
-          tree_what(s, v->loop));
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s is under %s already, which is an ancestor of %s", v->prim,
+          tree_what(s, v->block), tree_what(s, v->loop), tree_what(s, v->block));
   if (stmt_enclosing_block(v->loop) != tree_scope(s, v->block))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s and %s are in different scopes", v->prim, tree_what(s, v->block),
-          tree_what(s, v->loop));
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s and %s are not in the same block scope", v->prim,
+          tree_what(s, v->block), tree_what(s, v->loop));
   for (Stmt *p = v->loop->parent; p && p->kind != S_BLOCK; p = p->parent)
     if (p->kind != S_FOR && p->kind != S_SEQ)
       raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s stands under a condition", v->prim, tree_what(s, v->loop));
@@ -474,8 +474,9 @@ static int under_loop(Move *v, int n, Stmt **block, bool all, const char *role)
   for (int i = 0; i < n; i++) {
     if (tree_under(block[i], v->loop)) block[k++] = block[i];
     else if (all)
-      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s does not enclose %s, a %s of %s", v->prim,
-            tree_what(v->s, v->loop), tree_what(v->s, block[i]), role, tree_what(v->s, v->block));
+      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE,
+            "%s: %s does not enclose %s, a %s of %s; this requires all the %ss to be under the loop", v->prim,
+            tree_what(v->s, v->loop), tree_what(v->s, block[i]), role, tree_what(v->s, v->block), role);
   }
   if (!k)
     raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s encloses no %s of %s", v->prim, tree_what(v->s, v->loop), role,

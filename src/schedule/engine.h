@@ -121,6 +121,9 @@ const char *tree_buffer_name(Sched *, const char *hint);
 /* What messages call a loop or block: "loop 'i'" or "block 'C'". */
 const char *tree_what(Sched *, const Stmt *);
 
+/* ---- storage.c */
+void sched_check_scope(Sched *, const char *prim, const char *scope); /* raises unless there is such memory */
+
 /* ---- facts.c: what is known about blocks ------------------------------------------------------ */
 
 /* Knows the loops and block variables around `at`, and at's own if it has some. */

@@ -365,7 +365,8 @@ void facts_check_not_output(Sched *s, const char *prim, Stmt *block)
   const Block *b = BLOCK(block);
   for (int i = 0; i < b->nwrites; i++) {
     if (!is_inside(s, tree_scope(s, block), b->writes[i].buffer))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s writes buffer '%s', an output of its scope, so it must stay", prim,
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "%s: %s is an output block: it writes buffer '%s', an output of its scope, so it must stay", prim,
             tree_what(s, block), b->writes[i].buffer->name);
   }
 }

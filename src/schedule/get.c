@@ -50,20 +50,27 @@ SchedArg prim_get_consumers(Sched *s, SchedArg *a)
   return blocks_result(s, n, v);
 }
 
+/* Does a block from here up to the scope, which is around it, allocate the buffer? */
+static bool allocated_within(const Stmt *block, const Stmt *scope, const Buffer *buffer)
+{
+  for (const Stmt *p = block;; p = p->parent) {
+    for (int i = 0; p->kind == S_BLOCK && i < BLOCK(p)->nallocs; i++)
+      if (BLOCK(p)->allocs[i] == buffer) return true;
+    if (p == scope) return false;
+  }
+}
+
 SchedArg prim_get_output_blocks(Sched *s, SchedArg *a)
 {
   Stmt *scope = sched_arg_block(s, &a[0]);
   Stmt **v;
-  int n = tree_blocks(scratch(s->ctx), scope, &v);
+  int n = tree_all_blocks(scratch(s->ctx), s->f, &v);
   int k = 0;
   for (int i = 0; i < n; i++) {
     const Block *b = BLOCK(v[i]);
+    if (v[i] == scope || !tree_under(v[i], scope)) continue;
     bool output = false;
-    for (int w = 0; w < b->nwrites; w++) {
-      bool own = false;
-      for (int j = 0; j < BLOCK(scope)->nallocs; j++) own |= BLOCK(scope)->allocs[j] == b->writes[w].buffer;
-      output |= !own;
-    }
+    for (int w = 0; w < b->nwrites; w++) output |= !allocated_within(v[i], scope, b->writes[w].buffer);
     if (output) v[k++] = v[i];
   }
   return blocks_result(s, k, v);

@@ -131,7 +131,7 @@ static bool redirect_store(void *env, Stmt *st)
   return true;
 }
 
-/* Variables of the partial block: the spatial ones, the new one, the reductions left.
+/* Variables of the partial block: the new one, the spatial ones, the reductions left.
  * subst receives what the replaced ones stand for. */
 static void partial_iters(Factor *v, Block *rf, const Var *at, Map *subst)
 {
@@ -139,10 +139,10 @@ static void partial_iters(Factor *v, Block *rf, const Var *at, Map *subst)
   Arena *tmp = scratch(s->ctx);
   Map loops = {0}; /* loop variable -> its own reduction variable */
   rf->iter = arena_array(s->m->arena, BlockIter, v->b->niter + v->nloop + 1);
-  for (int i = 0; i < v->b->niter; i++)
-    if (v->b->iter[i].kind == ITER_SPATIAL) rf->iter[rf->niter++] = v->b->iter[i];
   rf->iter[rf->niter++] =
       (BlockIter){at, v->loop->u.loop.min, v->loop->u.loop.extent, ITER_SPATIAL, var_expr(LOOPVAR(v->loop))};
+  for (int i = 0; i < v->b->niter; i++)
+    if (v->b->iter[i].kind == ITER_SPATIAL) rf->iter[rf->niter++] = v->b->iter[i];
   map_put(tmp, &loops, LOOPVAR(v->loop), (void *)var_expr(at));
   for (int i = 0; i < v->b->niter; i++) {
     const BlockIter *it = &v->b->iter[i];
@@ -201,6 +201,10 @@ static void final_block(Factor *v, Map *vars)
   wb->name = v->b->name;
   wb->annots = v->b->annots;
   wb->iter = arena_array(s->m->arena, BlockIter, v->b->niter + 1);
+  const Var *at =
+      var_new(s->m, arena_printf(s->m->arena, "v%s", LOOPVAR(v->loop)->name), LOOPVAR(v->loop)->dtype, VAR_PLAIN);
+  const Expr *along = map_get(vars, LOOPVAR(v->loop));
+  wb->iter[wb->niter++] = (BlockIter){at, v->loop->u.loop.min, v->loop->u.loop.extent, ITER_REDUCE, along};
   Map subst = {0};
   for (int i = 0; i < v->b->niter; i++) {
     if (v->b->iter[i].kind != ITER_SPATIAL) continue;
@@ -210,10 +214,6 @@ static void final_block(Factor *v, Map *vars)
     it->value = expr_substitute(s->m, it->value, vars);
     map_put(tmp, &subst, v->b->iter[i].var, (void *)var_expr(it->var));
   }
-  const Var *at =
-      var_new(s->m, arena_printf(s->m->arena, "v%s", LOOPVAR(v->loop)->name), LOOPVAR(v->loop)->dtype, VAR_PLAIN);
-  const Expr *along = map_get(vars, LOOPVAR(v->loop));
-  wb->iter[wb->niter++] = (BlockIter){at, v->loop->u.loop.min, v->loop->u.loop.extent, ITER_REDUCE, along};
   Map values = {0};
   const Expr ***index = arena_array(tmp, const Expr **, v->n);
   for (int i = 0; i < v->n; i++) {

@@ -52,11 +52,25 @@ SchedArg prim_storage_align(Sched *s, SchedArg *a)
   return sched_arg_none;
 }
 
+/* A kind of memory, and what kind of it behind a dot: global, shared.dyn, local, wmma.accumulator, global.vtcm. */
+void sched_check_scope(Sched *s, const char *prim, const char *scope)
+{
+  static const char *const kinds[] = {"global", "shared", "local", "warp", "wmma", "texture", "m16n8k8", "metal"};
+  size_t n = strcspn(scope, ".");
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (strlen(kinds[i]) == n && !strncmp(scope, kinds[i], n)) return;
+  raise(
+      s->ctx, ERR_ARGUMENT, NOWHERE,
+      "%s: '%s' is no storage scope; there are global, shared, local, warp, wmma, texture, m16n8k8 and metal, alone or "
+      "with a part behind a dot, as in shared.dyn",
+      prim, scope);
+}
+
 SchedArg prim_set_scope(Sched *s, SchedArg *a)
 {
   Stmt *block = sched_arg_block(s, &a[0]);
   const Buffer *b = check_allocated(s, "set_scope", sched_write_region(s, "set_scope", block, &a[1])->buffer);
-  if (!*a[2].u.s) raise(s->ctx, ERR_ARGUMENT, NOWHERE, "set_scope: the storage scope of buffer '%s' is empty", b->name);
+  sched_check_scope(s, "set_scope", a[2].u.s);
   if (strcmp(b->scope, a[2].u.s)) stmt_replace_buffer(s->m, s->f->body, b, buffer_with_scope(s->m, b, a[2].u.s));
   facts_check_above(s, "set_scope", block);
   return sched_arg_none;

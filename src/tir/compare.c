@@ -4,6 +4,8 @@
  * buffers.  Both trees are walked together; at a binder the two variables are
  * paired, one to one, and a use must find its pair.  A variable without a binder
  * (a symbolic size) is paired where it is first met.  Annotations compare as sets.
+ * A loop or an axis of one step has one value: its variable and that number are the
+ * same, since primitives write either.
  *
  * The hash walks in the same order and numbers variables at their binders, so it
  * sees nothing of names either. */
@@ -15,6 +17,7 @@ typedef struct Compare {
   Arena *arena;
   Map forth, back; /* Var* or Buffer* of one side -> of the other */
   Map memo;        /* Expr* -> Expr* found equal */
+  Map only;        /* Var* -> Expr*: the one value it has */
   const char **why;
   bool keep_free; /* a variable without a binder stands for itself alone */
 } Compare;
@@ -55,6 +58,25 @@ static bool bind_vars(Compare *c, const char *what, const Var *a, const Var *b)
                   dtype_name(c->arena, b->dtype));
   pair(c, a, b);
   return true;
+}
+
+/* The one number that a loop's or an axis's variable can be; NULL: there are more. */
+static const Expr *only_value(const Expr *min, const Expr *extent)
+{
+  return min->kind == E_INT && expr_is_int(extent, 1) ? min : NULL;
+}
+
+static void note_only(Arena *arena, Map *only, const Var *v, const Expr *min, const Expr *extent)
+{
+  const Expr *value = only_value(min, extent);
+  if (value) map_put(arena, only, v, (void *)(uintptr_t)value);
+}
+
+/* e, or the number that it can only be. */
+static const Expr *as_only(const Map *only, const Expr *e)
+{
+  const Expr *value = e->kind == E_VAR ? map_get(only, e->u.var) : NULL;
+  return value && dtype_eq(value->dtype, e->dtype) ? value : e;
 }
 
 static bool same_var(Compare *c, const Var *a, const Var *b)
@@ -146,6 +168,10 @@ static bool same_expr(Compare *c, const Expr *a, const Expr *b)
 {
   if (!a || !b) return a == b || differ(c, "an expression is there on one side only");
   if (a->nargs && map_get(&c->memo, a) == b) return true;
+  if (a->kind != b->kind) {
+    a = as_only(&c->only, a);
+    b = as_only(&c->only, b);
+  }
   if (!same_node(c, a, b)) return false;
   if (a->nargs) map_put(c->arena, &c->memo, a, (void *)(uintptr_t)b);
   return true;
@@ -212,6 +238,28 @@ static bool same_regions(Compare *c, const char *block, const char *what, int n,
   return true;
 }
 
+/* What a block reads; of a reduction without what it adds up itself, which may be said or not. */
+static int foreign_reads(Arena *arena, const Block *b, const Region **out)
+{
+  Region *v = arena_array(arena, Region, b->nreads);
+  int n = 0;
+  for (int i = 0; i < b->nreads; i++) {
+    bool own = false;
+    for (int w = 0; w < b->nwrites; w++) own |= b->init && b->writes[w].buffer == b->reads[i].buffer;
+    if (!own) v[n++] = b->reads[i];
+  }
+  *out = v;
+  return n;
+}
+
+static bool same_reads(Compare *c, const Block *a, const Block *b)
+{
+  const Region *x, *y;
+  int n = foreign_reads(c->arena, a, &x);
+  int m = foreign_reads(c->arena, b, &y);
+  return same_regions(c, a->name, "reads", n, x, m, y);
+}
+
 static bool same_stmt(Compare *c, const Stmt *a, const Stmt *b);
 
 static bool same_iters(Compare *c, const Block *a, const Block *b)
@@ -224,8 +272,13 @@ static bool same_iters(Compare *c, const Block *a, const Block *b)
     if (!same_expr(c, x->min, y->min) || !same_expr(c, x->extent, y->extent) || !same_expr(c, x->value, y->value))
       return false;
   }
-  for (int i = 0; i < a->niter; i++)
-    if (!bind_vars(c, "axis", a->iter[i].var, b->iter[i].var)) return false;
+  for (int i = 0; i < a->niter; i++) {
+    const BlockIter *x = &a->iter[i];
+    const BlockIter *y = &b->iter[i];
+    if (!bind_vars(c, "axis", x->var, y->var)) return false;
+    note_only(c->arena, &c->only, x->var, x->min, x->extent);
+    note_only(c->arena, &c->only, y->var, y->min, y->extent);
+  }
   return true;
 }
 
@@ -241,8 +294,7 @@ static bool same_block(Compare *c, const Block *a, const Block *b)
     if (!same_regions(c, a->name, "sources", 1, &a->matches[i].source, 1, &b->matches[i].source) ||
         !bind_buffers(c, a->matches[i].buffer, b->matches[i].buffer))
       return false;
-  if (!same_regions(c, a->name, "reads", a->nreads, a->reads, b->nreads, b->reads) ||
-      !same_regions(c, a->name, "writes", a->nwrites, a->writes, b->nwrites, b->writes))
+  if (!same_reads(c, a, b) || !same_regions(c, a->name, "writes", a->nwrites, a->writes, b->nwrites, b->writes))
     return false;
   if (!same_annots(c, a->name, &a->annots, &b->annots)) return false;
   if (!a->init != !b->init) return differ(c, "block '%s' has an init on one side only", a->name);
@@ -258,8 +310,12 @@ static bool same_loop(Compare *c, const Stmt *a, const Stmt *b)
   const char *y = b->u.loop.thread_tag;
   if (a->u.loop.kind == FOR_THREAD && strcmp(x, y)) return differ(c, "loop '%s' is bound to %s and %s", name, x, y);
   if (!same_expr(c, a->u.loop.min, b->u.loop.min) || !same_expr(c, a->u.loop.extent, b->u.loop.extent)) return false;
-  return same_annots(c, name, &a->u.loop.annots, &b->u.loop.annots) &&
-         bind_vars(c, "loop", a->u.loop.var, b->u.loop.var) && same_stmt(c, a->u.loop.body, b->u.loop.body);
+  if (!same_annots(c, name, &a->u.loop.annots, &b->u.loop.annots) ||
+      !bind_vars(c, "loop", a->u.loop.var, b->u.loop.var))
+    return false;
+  note_only(c->arena, &c->only, a->u.loop.var, a->u.loop.min, a->u.loop.extent);
+  note_only(c->arena, &c->only, b->u.loop.var, b->u.loop.min, b->u.loop.extent);
+  return same_stmt(c, a->u.loop.body, b->u.loop.body);
 }
 
 static bool same_alloc(Compare *c, const Stmt *a, const Stmt *b)
@@ -343,6 +399,7 @@ typedef struct Hash {
   uint64_t h;
   Map number; /* Var* or Buffer* -> its number */
   Map memo;   /* Expr* -> hash */
+  Map only;   /* Var* -> Expr*: the one value it has */
   uint64_t next;
 } Hash;
 
@@ -388,6 +445,7 @@ static void mix_buffer(Hash *s, const Buffer *b)
 
 static uint64_t hash_expr(Hash *s, const Expr *e)
 {
+  e = as_only(&s->only, e);
   uint64_t done = (uint64_t)(uintptr_t)map_get(&s->memo, e);
   uint64_t outer = s->h;
   if (done) return done;
@@ -445,14 +503,19 @@ static void mix_block(Hash *s, const Block *b)
     mix(s, (uint64_t)b->iter[i].kind);
     mix_exprs(s, 3, (const Expr *[]){b->iter[i].min, b->iter[i].extent, b->iter[i].value});
   }
-  for (int i = 0; i < b->niter; i++) number(s, b->iter[i].var);
+  for (int i = 0; i < b->niter; i++) {
+    number(s, b->iter[i].var);
+    note_only(s->arena, &s->only, b->iter[i].var, b->iter[i].min, b->iter[i].extent);
+  }
   mix_expr(s, b->predicate);
   for (int i = 0; i < b->nallocs; i++) bind_buffer(s, b->allocs[i]);
   for (int i = 0; i < b->nmatches; i++) {
     mix_regions(s, 1, &b->matches[i].source);
     bind_buffer(s, b->matches[i].buffer);
   }
-  mix_regions(s, b->nreads, b->reads);
+  const Region *reads;
+  int nreads = foreign_reads(s->arena, b, &reads);
+  mix_regions(s, nreads, reads);
   mix_regions(s, b->nwrites, b->writes);
   mix_annots(s, &b->annots);
   if (b->init) mix_stmt(s, b->init);
@@ -472,6 +535,7 @@ static void mix_stmt(Hash *s, const Stmt *t)
     mix_exprs(s, 2, (const Expr *[]){t->u.loop.min, t->u.loop.extent});
     mix_annots(s, &t->u.loop.annots);
     number(s, t->u.loop.var);
+    note_only(s->arena, &s->only, t->u.loop.var, t->u.loop.min, t->u.loop.extent);
     mix_stmt(s, t->u.loop.body);
     break;
   case S_IF:

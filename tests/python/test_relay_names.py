@@ -1,5 +1,6 @@
 """relay as TVM's programs use it: the names, the order of arguments, types of variables declared without one, text."""
 
+import importlib.util
 import inspect
 import sys
 
@@ -411,3 +412,99 @@ def test_a_function_without_parameters_is_callable():
         assert relay.create_executor(kind, mod).evaluate()().numpy() == 4
         assert relay.create_executor(kind, mod).evaluate(mod.get_global_var("main"))().numpy() == 4
     assert relay.create_executor().evaluate(relay.const(7)).numpy() == 7
+
+
+def test_bodies_written_step_by_step():
+    c, x = relay.var("c", shape=(), dtype="bool"), relay.var("x", shape=(2,))
+    sb = relay.ScopeBuilder()
+    y = sb.let("y", x + relay.const(1.0))
+    with sb.if_scope(c):
+        sb.ret(y * y)
+    with sb.else_scope():
+        sb.ret(x)
+    f = relay.Function([c, x], sb.get())
+    assert relay.analysis.well_formed(f)
+    run = relay.create_executor("debug").evaluate(f)
+    for cond, want in ((True, [4.0, 9.0]), (False, [1.0, 2.0])):
+        np.testing.assert_array_equal(run(np.array(cond), np.array([1, 2], "float32")).numpy(), want)
+    with pytest.raises(lathe.error.ArgumentError, match="ends without a value"):
+        relay.ScopeBuilder().get()
+
+
+def test_while_loop_is_a_function_that_calls_itself():
+    start = [relay.var(n, shape=(), dtype="int32") for n in "ia"]
+    loop = relay.loops.while_loop(
+        lambda i, a: relay.less(i, relay.const(10)), start, lambda i, a: [i + relay.const(1), a + i]
+    )
+    call = relay.Function([], loop(relay.const(0), relay.const(0)))
+    for kind in ("debug", "vm"):
+        i, total = relay.create_executor(kind).evaluate(call)()
+        assert (int(i.numpy()), int(total.numpy())) == (10, sum(range(10)))
+
+
+def test_check_grad_tells_right_gradients_from_wrong_ones():
+    x, y = relay.var("x", shape=(3, 2), dtype="float64"), relay.var("y", shape=(2,), dtype="float64")
+    relay.testing.check_grad(relay.Function([x, y], relay.exp(x) * y))
+    rules = relay.op.gradients.RULES
+    right, rules["exp"] = rules["exp"], lambda node, g: [g]
+    try:
+        with pytest.raises(AssertionError, match="gradient of argument 0"):
+            relay.testing.check_grad(relay.Function([x], relay.exp(x)))
+    finally:
+        rules["exp"] = right
+
+
+def test_how_much_there_is_to_compute():
+    data, weight = relay.var("d", shape=(1, 3, 8, 8)), relay.var("w", shape=(4, 3, 3, 3))
+    conv = relay.nn.conv2d(data, weight, padding=(1, 1))
+    f = relay.testing.run_infer_type(relay.Function([data, weight], relay.nn.relu(conv)))
+    assert relay.analysis.get_total_mac_number(f) == 8 * 8 * 4 * 3 * 3 * 3
+    assert relay.analysis.count_layers(f, ["nn.conv2d", "nn.relu"]) == 2
+    a, b = relay.var("a", shape=(5, 7)), relay.var("b", shape=(6, 7))
+    g = relay.testing.run_infer_type(relay.Function([a, b], relay.nn.dense(a, b)))
+    assert relay.analysis.get_total_mac_number(g) == 5 * 6 * 7
+    assert relay.analysis.all_dtypes(relay.testing.run_infer_type(relay.cast(a, "int8"))) == {"float32", "int8"}
+
+
+def test_forms_of_graphs():
+    x, one = relay.var("x"), relay.const(1.0)
+    assert relay.analysis.well_formed(relay.Let(x, one, x))
+    assert not relay.analysis.well_formed(relay.Let(x, one, relay.Let(x, one, x)))
+    mod = lathe.IRModule()
+    relay.Prelude(mod)
+    _, cons, nil = mod.get_type("List")
+    any_ = relay.PatternWildcard()
+    half = relay.Match(x, [relay.Clause(relay.PatternConstructor(cons, [any_, relay.PatternConstructor(nil)]), one)])
+    left = relay.analysis.unmatched_cases(half, mod)
+    assert [p.constructor.name_hint for p in left] == ["Cons", "Nil"]
+    assert left[0].patterns[1].constructor.name_hint == "Cons"
+    whole = relay.Match(x, [relay.Clause(any_, one)])
+    assert relay.analysis.unmatched_cases(whole, mod) == []
+
+
+def test_nodes_with_other_fields():
+    x, y = relay.var("x", shape=(2,)), relay.var("y", shape=(2,))
+    total = relay.add(x, y)
+    f = relay.Function([x, y], total)
+    assert relay.expr.CallWithFields(total).same_as(total)
+    assert relay.expr.CallWithFields(total, opt_args=[y, x]).args[0].same_as(y)
+    assert relay.function.FunctionWithFields(f, opt_body=x).body.same_as(x)
+    assert relay.expr.VarWithFields(x, "z").name_hint == "z"
+    with pytest.raises(lathe.error.ArgumentError, match="no field"):
+        relay.expr.CallWithFields(total, opt_body=x)
+
+
+def test_passes_written_over_the_functor():
+    x = relay.var("x", shape=(2,))
+    mod = lathe.IRModule.from_expr(relay.Function([x], x / relay.const(4.0)))
+    assert "multiply" in str(relay.transform.DivToMul()(mod)) and "divide" not in str(relay.transform.DivToMul()(mod))
+    text = "type Box[A] { Put(A), }\ndef @main[A]() -> fn (A) -> Box[A] { Put }"
+    out = relay.transform.EtaExpand(expand_constructor=True)(relay.parse(text))["main"].body
+    assert isinstance(out, relay.Function) and out.body.op.name_hint == "Put"
+    folded = relay.transform.FoldConstantExpr(relay.add(relay.const(1.0), relay.const(2.0)))
+    assert isinstance(folded, relay.Constant) and float(folded.data.numpy()) == 3.0
+
+
+def test_families_of_operators_are_modules_to_import():
+    for name in ("relay.op.nn", "relay.op.nn.nn", "relay.op.transform", "relay.qnn.op", "relay.op.vision.nms"):
+        assert importlib.util.find_spec("lathe." + name) is not None, name

@@ -119,3 +119,25 @@ def test_names_outside_of_a_script_are_expressions():
     assert str(T.min(x, 2)) == str(tir.min(x, 2)) and T.floordiv(7, 2) == 3 and T.float32("inf").value == float("inf")
     assert str(T.Select(x > 1, x, 2)) == str(tir.Select(x > 1, x, 2)) and T.int64(4).dtype == "int64"
     assert repr(T.Buffer((3,), "float32")) == "T.Buffer"
+
+
+def _packed(bits):
+    """A function that gives the function: values of so many bits out of one integer."""
+
+    def take(value, place, dtype):
+        return tir.Cast(dtype, (value >> (place * bits)) & tir.const((1 << bits) - 1, "int32"))
+
+    return take
+
+
+def test_a_call_of_what_a_call_gives():
+    @T.prim_func
+    def unpack(A: T.Buffer((2,), "int32"), B: T.Buffer((16,), "float32")):
+        for i in range(16):
+            with T.block("B"):
+                vi = T.axis.spatial(16, i)
+                B[vi] = _packed(4)(A[vi // 8], vi % 8, dtype="float32")
+
+    a, out = np.array([0x76543210, 0x0FEDCBA9], "int32"), lathe.nd.empty((16,))
+    lathe.build(unpack, target="c")(lathe.nd.array(a), out)
+    np.testing.assert_array_equal(out.numpy(), [*range(8), *range(9, 16), 0])

@@ -188,7 +188,7 @@ def test_outputs_of_instructions_are_the_schedules_own():
     b = sch.get_block("B")
     loops = sch.get_loops(b)
     assert sch.trace.insts[0].outputs[0].same_as(b) and sch.get(sch.trace.insts[1].outputs[1]).extent == 24
-    assert sch.trace.insts[1].outputs == loops and sch.get_sref(b).same_as(b)
+    assert sch.trace.insts[1].outputs == loops and sch.get_sref(b).stmt.same_as(sch.get(b))
 
 
 def test_symbol_seed_and_copies():
@@ -260,3 +260,81 @@ def test_roundtrip_of_a_trace():
         assert_structural_equal_ignore_global_symbol(again.mod["main"], scale)
     with pytest.raises(ValueError, match="text_format"):
         verify_trace_roundtrip(sch, scale, text_format="xml")
+
+
+UNIT = """
+@T.prim_func
+def main(A: T.Buffer((1, 8), "float32"), B: T.Buffer((1, 8), "float32")):
+    for i, j in T.grid({extent}, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[{index}, vj] = A[{index}, vj] * T.float32(2)
+"""
+
+
+def test_a_variable_of_one_step_is_its_value():
+    named, number, more = (
+        lathe.script.from_source(UNIT.format(extent=n, index=i)) for n, i in ((1, "vi"), (1, "0"), (2, "0"))
+    )
+    lathe.ir.assert_structural_equal(named, number)
+    assert lathe.ir.structural_hash(named) == lathe.ir.structural_hash(number)
+    assert not lathe.ir.structural_equal(named, more)
+    other = lathe.script.from_source(UNIT.format(extent=1, index="0").replace("B[0,", "B[1,"))
+    assert not lathe.ir.structural_equal(named, other)
+
+
+SUM = """
+@T.prim_func
+def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8,), "float32")):
+    for i, k in T.grid(8, 8):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.reads({reads}A[vi, vk])
+            T.writes(B[vi])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+"""
+
+
+def test_a_reduction_may_say_that_it_reads_its_sum():
+    said, unsaid = (lathe.script.from_source(SUM.format(reads=r)) for r in ("B[vi], ", ""))
+    lathe.ir.assert_structural_equal(said, unsaid)
+    assert lathe.ir.structural_hash(said) == lathe.ir.structural_hash(unsaid)
+    outs = []
+    for f in (said, unsaid):
+        sch = tir.Schedule(f)
+        copy = sch.reindex(sch.get_block("B"), ("write", 0))
+        assert sch.get(copy).name_hint == "B_reindex"
+        a, out = np.arange(64, dtype="float32").reshape(8, 8), lathe.nd.empty((8,))
+        lathe.build(sch.mod, target="c")(lathe.nd.array(a), out)
+        np.testing.assert_array_equal(out.numpy(), a.sum(1))
+        outs.append(sch.mod)
+    lathe.ir.assert_structural_equal(*outs)
+
+
+def test_one_statement_is_one_object():
+    sch = tir.Schedule(scale)
+    b = sch.get_block("B")
+    assert sch.get(b).same_as(sch.get(sch.get_block("B"))) and sch.get(b) == sch.get(b)
+    ref = sch.get_sref(b)
+    assert ref.stmt.same_as(sch.get(b)) and sch.state.get_sref(sch.get(b)).same_as(ref)
+    assert not ref.same_as(sch.get_sref(sch.get_block("C"))) and not ref.same_as(sch.copy().get_sref(b))
+    before = sch.get(b)
+    sch.annotate(b, "key", 1)
+    assert not sch.get(b).same_as(before) and sch.get(b).annotations["key"] == 1
+
+
+def test_outputs_of_a_scope_are_found_in_blocks_within_blocks():
+    sch = tir.Schedule(scale)
+    sch.blockize(sch.get_loops(sch.get_block("C"))[1])
+    names = [sch.get(b).name_hint for b in sch.get_output_blocks(sch.get_block("root"))]
+    assert len(names) == 2 and names[-1] == "C"
+
+
+@pytest.mark.parametrize("scope", ["", "test_scope", "globals", "sharedx.dyn"])
+def test_memory_that_does_not_exist_is_refused(scope):
+    sch = tir.Schedule(scale)
+    with pytest.raises(tir.ScheduleError, match="storage scope"):
+        sch.cache_read(sch.get_block("C"), 0, scope)
+    sch.cache_read(sch.get_block("C"), 0, "shared.dyn")

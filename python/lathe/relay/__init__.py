@@ -5,7 +5,10 @@ Names and arguments are those of TVM's relay."""
 import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from . import adt, analysis, backend, dataflow_pattern, expr, expr_functor, frontend, op, prelude, transform, ty
+from . import (
+    adt, analysis, backend, dataflow_pattern, expr, expr_functor, frontend, function, loops, op, param_dict, prelude,
+    scope_builder, transform, ty, type_functor,
+)
 from .adt import Clause, Constructor, GlobalTypeVar, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard, TypeCall, TypeData, TypeVar
 from .analysis import all_vars, free_vars, post_order_visit
 from ..runtime.params import load_param_dict, save_param_dict
@@ -29,6 +32,9 @@ from .expr import (
 )
 from .expr_functor import ExprFunctor, ExprMutator, ExprVisitor
 from .op import annotation
+from .prelude import Prelude
+from .scope_builder import ScopeBuilder
+from .type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from .op.functions import OVERRIDES as _OVERRIDES
 from .op.table import _absent, install as _install
 from .parser import fromtext, parse, parse_expr
@@ -44,13 +50,13 @@ from . import collage, quantize, testing, vm  # noqa: E402  (networks are made o
 __all__ = [
     "Any", "Call", "Clause", "Constant", "Constructor", "Expr", "ExprFunctor", "ExprMutator", "ExprVisitor",
     "FuncType", "Function", "GlobalTypeVar", "GlobalVar", "If", "IncompleteType", "Let", "Match", "OptionalType", "Pattern",
-    "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "RelayExpr", "SequenceType",
-    "TensorType", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall", "TypeData", "TypeVar",
-    "Var", "adt", "all_vars", "analysis", "annotation", "backend", "bind", "bind_params_by_name", "build", "const",
-    "create_executor", "dataflow_pattern", "expr", "expr_functor", "free_vars", "fromtext", "frontend",
-    "load_param_dict", "op", "optimize", "parse", "parse_expr", "post_order_visit", "prelude", "quantize",
-    "save_param_dict", "scalar_type",
-    "testing", "transform", "ty", "var",
+    "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "Prelude", "RelayExpr", "ScopeBuilder",
+    "SequenceType",
+    "TensorType", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall", "TypeData",
+    "TypeFunctor", "TypeMutator", "TypeVar", "TypeVisitor", "Var", "adt", "all_vars", "analysis", "annotation", "backend", "bind", "bind_params_by_name", "build", "const",
+    "create_executor", "dataflow_pattern", "expr", "expr_functor", "free_vars", "fromtext", "frontend", "function",
+    "load_param_dict", "loops", "op", "optimize", "param_dict", "parse", "parse_expr", "post_order_visit", "prelude",
+    "quantize", "save_param_dict", "scalar_type", "scope_builder", "testing", "transform", "ty", "type_functor", "var",
 ]
 
 if _TYPE_CHECKING:  # what _install puts here, as the stubs of tools/stubs.py have it

@@ -18,7 +18,7 @@ from .._ir.module import IRModule
 from .._ir.transform import BuiltinPass
 from ..runtime.ndarray import NDArray, array, as_strings, empty, storage
 from .op_rows import row
-from .ty import IncompleteType, TensorType, TupleType, Type
+from .ty import IncompleteType, TensorType, TupleType, Type, type_vars_in
 
 
 class Op:
@@ -443,6 +443,11 @@ class Function(RelayExpr):
         return call("node_fields", self)[1]
 
     @property
+    def type_params(self) -> List[Type]:
+        """Parameters of types: those that the types of the parameters and of the result speak of."""
+        return type_vars_in([p.type_annotation for p in self.params] + [call("node_fields", self)[2]])
+
+    @property
     def ret_type(self) -> Optional[Type]:
         """Type of the result: declared, or else as inferred; None if neither."""
         declared = call("node_fields", self)[2]
@@ -575,6 +580,50 @@ def const(value: Any, dtype: Optional[str] = None, span: Any = None) -> Constant
 def bind(expr: RelayExpr, binds: Dict[Var, Any]) -> RelayExpr:
     """The expression with variables replaced."""
     return call("node_bind", WORLD, expr, list(binds), [as_expr(v) for v in binds.values()])
+
+
+def _with_fields(cls: type, fields: Sequence[str], keywords: Sequence[str]) -> Any:
+    """CLSWithFields(x, field=…): x with some of its fields replaced; the same x where none is."""
+
+    def with_fields(expr: Any, *given: Any, **named: Any) -> Any:
+        if not isinstance(expr, cls):
+            raise error.TypeError(f"{cls.__name__}WithFields wants a {cls.__name__}, not a {type(expr).__name__}")
+        values = {k: v for k, v in zip(keywords, given) if v is not None}
+        values.update({k: v for k, v in named.items() if v is not None})
+        unknown = [k for k in values if k not in keywords and k not in ("span", "virtual_device_")]
+        if unknown:
+            raise error.ArgumentError(f"{cls.__name__}WithFields: there is no field '{unknown[0]}'")
+        new = [values[k] for k in keywords if k in values]
+        if not new:
+            return expr
+        return cls(*[values.get(k, getattr(expr, f)) for f, k in zip(fields, keywords)])
+
+    with_fields.__name__ = with_fields.__qualname__ = f"{cls.__name__}WithFields"
+    with_fields.__doc__ = f"The {cls.__name__} with other fields: {', '.join(keywords)}."
+    return with_fields
+
+
+CallWithFields = _with_fields(Call, ("op", "args", "attrs"), ("opt_op", "opt_args", "opt_attrs"))
+ConstantWithFields = _with_fields(Constant, ("data",), ("opt_data",))
+FunctionWithFields = _with_fields(
+    Function, ("params", "body", "ret_type", "type_params", "attrs"),
+    ("opt_params", "opt_body", "opt_ret_type", "opt_ty_params", "opt_attrs"),
+)
+IfWithFields = _with_fields(
+    If, ("cond", "true_branch", "false_branch"), ("opt_cond", "opt_true_branch", "opt_false_branch")
+)
+LetWithFields = _with_fields(Let, ("var", "value", "body"), ("opt_var", "opt_value", "opt_body"))
+TupleGetItemWithFields = _with_fields(TupleGetItem, ("tuple_value", "index"), ("opt_tuple_value", "opt_index"))
+TupleWithFields = _with_fields(Tuple, ("fields",), ("opt_fields",))
+
+
+def VarWithFields(var: Any, opt_vid: Any = None, opt_type_annotation: Any = None, **_span: Any) -> Any:  # noqa: N802
+    """The Var with other fields; a vid is a variable or its name."""
+    if opt_vid is None and opt_type_annotation is None:
+        return var
+    name = var.name_hint if opt_vid is None else getattr(opt_vid, "name_hint", opt_vid)
+    return Var(name, var.type_annotation if opt_type_annotation is None else opt_type_annotation)
+
 
 
 ExprLike = Union[RelayExpr, int, float, np.ndarray, NDArray]

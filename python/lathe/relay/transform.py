@@ -6,12 +6,16 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
+import numpy as np
+
 from .. import error
 from .._ffi import answer, call, callback_scope
 from .._ir.module import IRModule
 from .._ir.transform import BuiltinPass, FunctionPass, ModulePass, Pass, PassContext, Sequential, function_pass, module_pass
 from ..target.virtual_device import CompilationConfig, targets_of
-from .expr import fold_expr
+from .adt import Constructor
+from .expr import Call, Constant, Function, GlobalVar, Op, Var, const, fold_expr
+from .expr_functor import ExprMutator
 from .gradient import FirstOrderGradient, gradient
 from .op.contrib.register import takers
 
@@ -127,14 +131,119 @@ def InferTypeLocal(expr: Any) -> Any:  # noqa: N802
     return t
 
 
+def _of_expr(name: str, expr: Any, mod: Any) -> Any:
+    """The expression after a pass of the table."""
+    holder = IRModule.from_expr(expr) if mod is None else IRModule(dict(mod.functions))
+    is_function = isinstance(expr, Function)
+    if mod is not None:
+        holder["main"] = expr if is_function else Function(call("node_free_vars", expr), expr)
+    out = BuiltinPass(name, {})(BuiltinPass("InferType", {})(holder))["main"]
+    return out if is_function else out.body
+
+
+def FoldConstantExpr(expr: Any, mod: Any = None, fold_qnn: bool = False) -> Any:  # noqa: N802
+    """The expression with its constant parts computed."""
+    return _of_expr("FoldConstant", expr, mod)
+
+
+def ToANormalFormExpr(expr: Any) -> Any:  # noqa: N802
+    """The expression with a let for every intermediate value."""
+    return _of_expr("ToANormalForm", expr, None)
+
+
+def BatchingOps() -> Pass:  # noqa: N802
+    """Convolutions, matrix products and batched products that share their data, each kind as one."""
+    names = ("CombineParallelConv2D", "CombineParallelDense", "CombineParallelBatchMatmul")
+    return Sequential([BuiltinPass(n, {}) for n in names], name="BatchingOps")
+
+
+def LazyGradientInit() -> Pass:  # noqa: N802
+    """Gives the module back: gradients that are zero are not made here in the first place."""
+    return module_pass(lambda mod, _ctx: mod, opt_level=0, name="LazyGradientInit")
+
+
+class _Rewritten(ExprMutator):
+    """A graph in which calls of operators become what a function makes of them; None: the call stays."""
+
+    def __init__(self, rule: Callable[[Any], Any]):
+        super().__init__()
+        self._rule = rule
+
+    def visit_call(self, call: Any) -> Any:  # pylint: disable=redefined-outer-name
+        new = super().visit_call(call)
+        found = self._rule(new) if isinstance(new, Call) and isinstance(new.op, Op) else None
+        return new if found is None else found
+
+
+def DivToMul() -> Pass:  # noqa: N802
+    """Divisions of floats by a constant become multiplications with its reciprocal."""
+
+    def rule(node: Call) -> Any:
+        if node.op.name != "divide" or not isinstance(node.args[1], Constant):
+            return None
+        value = node.args[1].data.numpy()
+        if value.dtype.kind != "f":
+            return None
+        with np.errstate(divide="ignore"):
+            return node.args[0] * const((1 / value).astype(value.dtype))
+
+    return function_pass(lambda fn, _mod, _ctx: _Rewritten(rule).visit(fn), opt_level=0, name="DivToMul")
+
+
+class _Expanded(ExprMutator):
+    """Constructors and names of functions that stand alone, as functions that call them."""
+
+    def __init__(self, mod: IRModule, constructors: bool, names: bool):
+        super().__init__()
+        self._mod, self._constructors, self._names = mod, constructors, names
+
+    def _function(self, value: Any, types: Any, result: Any) -> Function:
+        params = [Var(f"eta_expand_param{i}", t) for i, t in enumerate(types)]
+        return Function(params, Call(value, params), result)
+
+    def visit_call(self, call: Any) -> Any:  # pylint: disable=redefined-outer-name
+        if isinstance(call.op, (Constructor, GlobalVar)):  # what is called stays
+            self.memo_map[call.op] = call.op
+            done = super().visit_call(call)
+            del self.memo_map[call.op]
+            return done
+        return super().visit_call(call)
+
+    def visit_constructor(self, con: Any) -> Any:
+        if not self._constructors:
+            return con
+        header = con.belong_to
+        return self._function(con, con.inputs, header(*call("data_fields", header._header)[1]))
+
+    def visit_global_var(self, gv: Any) -> Any:
+        fn = self._mod[gv.name_hint] if self._names else None
+        if not isinstance(fn, Function):
+            return gv
+        return self._function(gv, [p.type_annotation for p in fn.params], fn.ret_type)
+
+
+def EtaExpand(expand_constructor: bool = False, expand_global_var: bool = False) -> Pass:  # noqa: N802
+    """Constructors and functions of the module that are used as values become functions that call them."""
+
+    def run(mod: IRModule, _ctx: Any) -> IRModule:
+        out = call("module_copy", mod)
+        for gv, fn in mod.functions.items():
+            if isinstance(fn, Function):
+                out[gv] = _Expanded(mod, expand_constructor, expand_global_var).visit(fn)
+        return out
+
+    return module_pass(run, opt_level=1, name="EtaExpand")
+
+
 def build_config(**kwargs: Any) -> PassContext:
     """A PassContext, by its older name."""
     return PassContext(**kwargs)
 
 
 __all__ = [
-    "AnnotateTarget", "BuiltinPass", "FirstOrderGradient", "FunctionPass", "InferTypeLocal", "MergeComposite", "ModulePass", "Pass", "PassContext", "Sequential", "build_config",
-    "fold_expr", "function_pass", "gradient", "module_pass",
+    "AnnotateTarget", "BatchingOps", "BuiltinPass", "DivToMul", "EtaExpand", "FirstOrderGradient", "FoldConstantExpr",
+    "FunctionPass", "InferTypeLocal", "LazyGradientInit", "MergeComposite", "ModulePass", "Pass", "PassContext",
+    "Sequential", "ToANormalFormExpr", "build_config", "fold_expr", "function_pass", "gradient", "module_pass",
 ]
 
 if TYPE_CHECKING:  # the passes of the table, as the stubs of tools/stubs.py have them

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from .. import error
 from .._ffi import WORLD, Object, call, register_object
@@ -151,6 +151,20 @@ class OptionalType(Type):
     def element(self) -> Type:
         """Type of the value."""
         return self._fields()[3][0]
+
+
+def type_vars_in(types: Sequence[Any]) -> List[Type]:
+    """Parameters that types speak of, each once."""
+    found: Dict[str, Type] = {}
+    todo = [t for t in reversed(types) if t is not None]
+    while todo:
+        t = todo.pop()
+        if call("type_kinds")[t._detail] == "var":
+            found.setdefault(str(t), t)
+        else:
+            parts = [p for field in t._fields() for p in (field if isinstance(field, list) else [field])]
+            todo += [p for p in reversed(parts) if isinstance(p, Type)]
+    return list(found.values())
 
 
 def scalar_type(dtype: str) -> TensorType:

@@ -23,7 +23,8 @@ class Inliner(ast.NodeTransformer):
 
     def _callee(self, node: ast.expr) -> Optional[Callable[..., Any]]:
         names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-        if not isinstance(node, (ast.Name, ast.Attribute)) or not names <= set(self.values) or names & set(LANGUAGE):
+        kinds = (ast.Name, ast.Attribute, ast.Call)
+        if not isinstance(node, kinds) or not names <= set(self.values) or names & set(LANGUAGE):
             return None
         try:
             f = eval(compile(ast.Expression(node), "<script>", "eval"), dict(self.values))  # pylint: disable=eval-used
@@ -36,7 +37,10 @@ class Inliner(ast.NodeTransformer):
         self.generic_visit(node)
         f = self._callee(node.func)
         open_args = [a for a in node.args if not isinstance(a, ast.Constant)]
-        if f is None or node.keywords or not open_args or any(isinstance(a, ast.Starred) for a in node.args):
+        named = {k.arg: k.value.value for k in node.keywords if k.arg is not None and isinstance(k.value, ast.Constant)}
+        if f is None or len(named) < len(node.keywords) or not open_args:
+            return node
+        if any(isinstance(a, ast.Starred) for a in node.args):
             return node
         by: Dict[str, ast.expr] = {}
         args: List[Any] = []
@@ -52,7 +56,7 @@ class Inliner(ast.NodeTransformer):
             by[name] = a
             args.append(Var(name, "int32"))
         try:
-            new = _as_syntax(f(*args))
+            new = _as_syntax(f(*args, **named))
         except Exception:  # the parser says what it does not know  # pylint: disable=broad-except
             return node
         return node if new is None else ast.copy_location(_Put(by).visit(new), node)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 import types
+from importlib.machinery import ModuleSpec
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
 from ... import error
@@ -130,6 +131,14 @@ def make_function(r: OpRow) -> Callable[..., Any]:
     return function
 
 
+def _module(name: str, doc: str) -> types.ModuleType:
+    """A module that has no file; with a spec, so that `import` finds it under TVM's name too."""
+    made = types.ModuleType(name, doc)
+    made.__spec__ = ModuleSpec(name, None, is_package=True)
+    made.__path__ = []
+    return made
+
+
 def _put(package: types.ModuleType, name: str, function: Callable[..., Any]) -> None:
     """package.nn.conv2d = function, for nn.conv2d; families that are not there are made."""
     *path, last = name.split(".")
@@ -137,7 +146,7 @@ def _put(package: types.ModuleType, name: str, function: Callable[..., Any]) -> 
     for word in path:
         full = f"{place.__name__}.{word}"
         if full not in sys.modules:
-            family = types.ModuleType(full, f"Operators of the family {word}.")
+            family = _module(full, f"Operators of the family {word}.")
             family.__getattr__ = _absent(full)  # type: ignore
             sys.modules[full] = family
         if word not in vars(place):
@@ -201,7 +210,7 @@ _FILES = {
 def _mirror(package: types.ModuleType, op: types.ModuleType, words: Set[str]) -> None:
     """relay.op.X for every relay.X that is an operator or a family of them, and the files TVM keeps them in."""
     flat = sys.modules.setdefault(
-        op.__name__ + ".tensor", types.ModuleType(op.__name__ + ".tensor", "Operators without a family.")
+        op.__name__ + ".tensor", _module(op.__name__ + ".tensor", "Operators without a family.")
     )
     flat.__getattr__ = _absent(flat.__name__)  # type: ignore
     for word in words | {n for n in ALIASES if "." not in n}:

@@ -14,14 +14,19 @@ from ..._ir.transform import PassContext, Sequential
 from .. import transform
 from ..expr import Function, RelayExpr
 from . import dcgan, densenet, dqn, inception_v3, init, layers, lstm, mlp, mobilenet, resnet, squeezenet, vgg
+from ..gradient import gradient
+from .grad import _np_randn_from_type, check_grad
 from .init import create_workload
 
 __all__ = [
+    "check_grad",
     "count",
+    "count_ops",
     "create_workload",
     "dcgan",
     "densenet",
     "dqn",
+    "gradient",
     "inception_v3",
     "init",
     "layers",
@@ -55,6 +60,13 @@ def run_opt_pass(expr: RelayExpr, opt_pass: Any, import_prelude: bool = False) -
 def run_infer_type(expr: RelayExpr, mod: Any = None) -> RelayExpr:
     """The expression with types."""
     return run_opt_pass(expr, transform.InferType())
+
+
+def count_ops(expr: RelayExpr) -> Any:
+    """How often each operator is called in an expression, by name."""
+    from ..analysis import list_op_freqs
+
+    return list_op_freqs(IRModule.from_expr(expr))
 
 
 def count(mod: IRModule) -> Tuple[int, Any]:

@@ -16,19 +16,10 @@ from ..._ffi import Object, call, register_object
 from ..._ir.module import IRModule
 from ..expr import IterVar, convert
 from ..function import IndexMap, PrimFunc, TensorIntrin
+from .state import ScheduleState, StmtSRef
 from .trace import FIXED, ROWS, BlockRV, ExprRV, Instruction, InstructionKind, LoopRV, Param, Reader, Trace, flatten
 
-__all__ = [
-    "BlockRV",
-    "ExprRV",
-    "Instruction",
-    "InstructionKind",
-    "LoopRV",
-    "Schedule",
-    "ScheduleError",
-    "Trace",
-    "primitives",
-]
+__all__ = ["ABSENT", "Schedule", "ScheduleError", "primitives"]
 
 
 @register_object("schedule")
@@ -107,6 +98,7 @@ class Schedule:
         if not names:
             raise error.ArgumentError("Schedule: the module has no function")
         self._all: Dict[str, _Handle] = {}
+        self._given: Dict[int, Tuple[Any, Any]] = {}  # by number: what names it, the statement
         self._readers: Dict[str, Reader] = {}
         self._select("main" if "main" in names else names[0])
 
@@ -115,6 +107,7 @@ class Schedule:
             self._all[name] = call("schedule", self._mod[name], self._seed)
             self._readers[name] = Reader(name)
         self._name, self._sch = name, self._all[name]
+        self._given.clear()
 
     # ---- the whole
 
@@ -142,6 +135,7 @@ class Schedule:
         return self._readers[self._name].trace(call("schedule_trace", self._sch))
 
     def _replay(self, text: str) -> None:
+        self._given.clear()
         call("schedule_replay", self._sch, text)
         self.trace  # pylint: disable=pointless-statement  # the lines that came are read
 
@@ -156,6 +150,7 @@ class Schedule:
         new = Schedule.__new__(Schedule)
         new._mod, new._seed, new._name, new._render = self._mod, self._seed, self._name, self._render
         new._rand = random.Random(self._rand.randrange(1, 2**31))
+        new._given = {}
         new._all = {name: call("schedule_copy", s) for name, s in self._all.items()}
         new._readers = {name: r.copy(call("schedule_trace", self._all[name])) for name, r in self._readers.items()}
         new._sch = new._all[new._name]
@@ -179,9 +174,19 @@ class Schedule:
         rv = rand_var_or_sref
         if isinstance(rv, ExprRV):
             return call("schedule_int", self._sch, rv)
-        if isinstance(rv, (BlockRV, LoopRV)):
-            return call("schedule_get", self._sch, rv)
-        return rv
+        if isinstance(rv, StmtSRef):
+            return rv.stmt
+        if not isinstance(rv, (BlockRV, LoopRV)):
+            return rv
+        number = call("schedule_number", self._sch, rv)
+        if number not in self._given:  # one statement is one object until a primitive changes something
+            self._given[number] = (rv, call("schedule_get", self._sch, rv))
+        return self._given[number][1]
+
+    @property
+    def state(self) -> ScheduleState:
+        """The module and the references to its statements."""
+        return ScheduleState(self)
 
     def get_block(self, name: str, func_name: Optional[str] = None) -> BlockRV:
         """The block with this name."""
@@ -189,14 +194,10 @@ class Schedule:
             self._select(func_name)
         return self._apply("get_block", [name, None])
 
-    def get_sref(self, rand_var_or_stmt: Any) -> Any:
-        """A block or loop is its own reference here: it stays valid while the statement exists."""
-        if not isinstance(rand_var_or_stmt, (BlockRV, LoopRV)):
-            raise error.UnsupportedError(
-                "Schedule.get_sref: wants a block or loop of the schedule; get_block and get_loops give them"
-            )
-        self.get(rand_var_or_stmt)
-        return rand_var_or_stmt
+    def get_sref(self, rand_var_or_stmt: Any) -> StmtSRef:
+        """The reference to a block or a loop."""
+        rv = rand_var_or_stmt
+        return StmtSRef(self, rv) if isinstance(rv, (BlockRV, LoopRV)) else self.state.get_sref(rv)
 
     def remove_rv(self, rand_var: Any) -> None:
         """Nothing to do: a block or loop goes with its last Python reference."""
@@ -210,6 +211,8 @@ class Schedule:
                 raise
             raise self._refused(primitive, args, e) from None
         self._readers[self._name].given.append(flatten(out))
+        if not InstructionKind.of(primitive).is_pure:
+            self._given.clear()
         return out
 
     def _refused(self, primitive: str, args: List[Any], e: error.LatheError) -> ScheduleError:

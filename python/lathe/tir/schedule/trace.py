@@ -135,6 +135,15 @@ class InstructionKind:
             )
         return InstructionKind._all[name]
 
+    @staticmethod
+    def of(primitive: str) -> "InstructionKind":
+        """The kind of a primitive."""
+        return InstructionKind.get(InstructionKind(primitive).name)
+
+    def same_as(self, other: Any) -> bool:
+        """The same kind?"""
+        return self is other
+
     def __repr__(self) -> str:
         return f"InstructionKind({self.name})"
 
@@ -177,6 +186,10 @@ class Instruction:
                 by_name[p.name] = self._take(inputs, p)
         by_name.update(zip(fixed, attrs))
         return by_position, by_name
+
+    def same_as(self, other: Any) -> bool:
+        """The same instruction?"""
+        return self is other
 
     def _take(self, values: List[Any], p: Param) -> Any:
         if not values:

@@ -1,7 +1,7 @@
 """Dot products of Arm processors."""
 
 from .dot_product_common import (
-    DP4A_S8S8S32_INTRIN, DP4A_S8U8S32_INTRIN, DP4A_U8S8S32_INTRIN, register_dot_product)
+    DP4A_S8S8S32_INTRIN, DP4A_S8U8S32_INTRIN, DP4A_U8S8S32_INTRIN, DP4A_U8U8U32_INTRIN, register_dot_product)
 
 __all__ = [
     "ARM_DOT_4x4_i8_NEON_INTRIN",
@@ -11,6 +11,7 @@ __all__ = [
     "DP4A_S8S8S32_INTRIN",
     "DP4A_S8U8S32_INTRIN",
     "DP4A_U8S8S32_INTRIN",
+    "DP4A_U8U8U32_INTRIN",
 ]
 
 ARM_DOT_4x4_i8_NEON_INTRIN = register_dot_product("dot_4x4_i8i8s32_neon", 4, "int8", "int8")
