@@ -122,6 +122,18 @@ static void fuse(Call *c)
   *c->out = api_val_itervar(c, arg_m(c), te_stage_fuse(arg_stage(c), n, (const IterVar *const *)axis));
 }
 
+static void transform_layout(Call *c)
+{
+  Module *m = arg_m(c);
+  const Var **in;
+  const Expr **out;
+  IndexMap map = {.nin = api_arg_vars(c, m, 1, &in), .nout = api_arg_exprs(c, m, 2, &out)};
+  map.in = in;
+  map.out = out;
+  te_stage_transform_layout(arg_stage(c), &map);
+  stage_leaves(c);
+}
+
 static void reorder(Call *c)
 {
   const void **axis;
@@ -191,6 +203,8 @@ const ApiFunction api_stage_functions[] = {
   {"stage_split", "stage: testage, axis: itervar, factor: expr?, nparts: expr? -> list[itervar]",
    "one loop becomes two", split},
   {"stage_fuse", "stage: testage, axes: list[itervar] -> itervar", "neighbouring loops become one", fuse},
+  {"stage_transform_layout", "stage: testage, indices: list[var], layout: list[expr] -> list[itervar]",
+   "another layout of what it stores", transform_layout},
   {"stage_reorder", "stage: testage, axes: list[itervar] -> none", "loops in this order", reorder},
   {"stage_vectorize", "stage: testage, axis: itervar -> none", "one vector instead of a loop", vectorize},
   {"stage_parallel", "stage: testage, axis: itervar -> none", "iterations on all threads", parallel},

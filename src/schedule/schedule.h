@@ -171,7 +171,7 @@ void sched_sample_perfect_tile(Sched *, LoopRV, int n, int64_t max_innermost, co
 LoopRV sched_sample_compute_location(Sched *, BlockRV, int decision); /* -2 inline, -1 root; below: draw */
 int64_t sched_int_value(Sched *, IntRV);
 
-/* ---- te_stage.c, te_mark.c, te_rewrite.c: the te face --------------------------------------------------------- */
+/* ---- te_stage.c, te_mark.c, te_rewrite.c, te_layout.c: the te face --------------------------------------------------------- */
 
 /* A TeSched describes stages; its calls are checked at once by emitting the whole
  * description into a scratch schedule, and are undone when that is refused. */
@@ -203,6 +203,9 @@ void te_stage_prefetch(TeStage *, const Tensor *, const IterVar *, const Expr *o
 void te_stage_tensorize(TeStage *, const IterVar *, const TensorIntrin *);
 void te_stage_pragma(TeStage *, const IterVar *, const char *key, const Expr *value);
 void te_stage_set_store_predicate(TeStage *, const Expr *);
+/* Stores what the stage gives (a placeholder: what it is given) at map(indices); a compute then runs over the new
+ * axes, which are its leaves.  Comes before anything else that is said about its loops. */
+void te_stage_transform_layout(TeStage *, const IndexMap *);
 const Tensor *te_sched_cache_read(TeSched *, const Tensor *, const char *scope, int nreaders,
                                   const TeOp *const *readers);
 int te_sched_cache_write(TeSched *, int n, const Tensor *const *, const char *scope, const Tensor **out);

@@ -63,6 +63,7 @@ struct TeStage {
   bool double_buffered;
   const IterVar *tensorize_axis;
   const TensorIntrin *intrin;
+  TeStage *view; /* what readers of a transformed layout read, NULL: the stage itself */
 };
 
 struct TeSched {
@@ -100,6 +101,11 @@ const Relation *te_stage_relation_of(const TeStage *, const IterVar *);
 /* Leaves that come from the axis, appended to out. */
 typedef Vec(const IterVar *) AxisList;
 void te_stage_leaves_of(Arena *, const TeStage *, const IterVar *, AxisList *out);
+
+/* ---- te_rewrite.c -------------------------------------------------------------------- */
+
+/* Every stage but `except` that reads a tensor of the map reads its replacement, and so on down. */
+void te_rewrite_hand_on(TeSched *, Map *map, const TeStage *except);
 
 /* ---- te_emit.c ----------------------------------------------------------------------- */
 

@@ -23,9 +23,7 @@ static void replace_in(TeStage *st, Arena *arena, Map *map)
   for (int i = 0; i < op->nout; i++) map_put(arena, map, &old->out[i], &op->out[i]);
 }
 
-/* Every stage but `except` that reads a tensor of the map reads its replacement, and
- * so on down. */
-static void hand_on(TeSched *s, Map *map, const TeStage *except)
+void te_rewrite_hand_on(TeSched *s, Map *map, const TeStage *except)
 {
   for (int i = 0; i < s->stages.n; i++)
     if (s->stages.v[i] != except) replace_in(s->stages.v[i], scratch(s->ctx), map);
@@ -121,7 +119,8 @@ const Tensor *te_sched_cache_read(TeSched *s, const Tensor *tensor, const char *
 {
   Scope scratch_scope = scope_begin(s->ctx);
   Arena *arena = scratch(s->ctx);
-  CacheRead c = {.s = s, .t = te_stage_current(s, tensor), .scope = scope};
+  const TeStage *view = te_sched_stage(s, tensor->op)->view;
+  CacheRead c = {.s = s, .t = view ? &view->op->out[0] : te_stage_current(s, tensor), .scope = scope};
   need_no_state(s, c.t);
   Vec(TeStage *) list = {0};
   for (int i = 0; i < nreaders; i++) {
@@ -233,7 +232,7 @@ static void apply_cache_write(void *env)
   te_sched_insert(s, st, cache);
   Map map = {0};
   for (int i = 0; i < old->nout; i++) map_put(scratch(s->ctx), &map, &old->out[i], &st->op->out[i]);
-  hand_on(s, &map, st);
+  te_rewrite_hand_on(s, &map, st);
 }
 
 int te_sched_cache_write(TeSched *s, int n, const Tensor *const *tensors, const char *scope, const Tensor **out)
@@ -394,7 +393,7 @@ static void apply_rfactor(void *env)
   te_sched_insert(s, st, rf);
   Map map = {0};
   for (int i = 0; i < old->nout; i++) map_put(scratch(s->ctx), &map, &old->out[i], &st->op->out[i]);
-  hand_on(s, &map, st);
+  te_rewrite_hand_on(s, &map, st);
 }
 
 static void need_unmarked(const TeStage *st)

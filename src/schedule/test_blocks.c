@@ -71,7 +71,7 @@ static void compute_at(void **state)
 static void compute_at_refused(void **state)
 {
   (void)state;
-  refuses(CHAIN(16), GET2, "sch.compute_at(b1, l2)\n", ERR_SCHEDULE, "block 'C' writes buffer 'C', an output");
+  refuses(CHAIN(16), GET2, "sch.compute_at(b1, l2)\n", ERR_SCHEDULE, "block 'C' is an output block: it writes buffer 'C'");
   refuses(CHAIN(16), GET2, "sch.compute_at(b0, l3)\n", ERR_SCHEDULE, "block 'B' is under loop 'j' already");
   refuses(DIAMOND, "b0 = sch.get_block(\"B\")\nb1 = sch.get_block(\"C\")\nl2, l3 = sch.get_loops(b1)\n",
           "sch.compute_at(b0, l2)\n", ERR_SCHEDULE, "does not enclose block 'D', a consumer of block 'B'");
@@ -295,7 +295,7 @@ static void inside_a_block(void **state)
   const char *tiles = GET
       "b4 = sch.cache_read(b0, 0, \"local\")\nl5, l6 = sch.split(l1, [None, 4])\nl7, l8 = sch.split(l3, [None, 4])\n"
       "sch.reorder(l5, l7, l6, l2, l8)\nsch.compute_at(b4, l7)\nb9 = sch.blockize(l6)\n";
-  refuses(MATMUL(8, 8, 8), tiles, "sch.compute_at(b4, l8)\n", ERR_SCHEDULE, "different scopes");
+  refuses(MATMUL(8, 8, 8), tiles, "sch.compute_at(b4, l8)\n", ERR_SCHEDULE, "not in the same block scope");
 }
 
 static void sampling(void **state)

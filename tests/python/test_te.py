@@ -470,3 +470,63 @@ def test_script_dtypes_make_numbers():
     for value in (T.max, T.foo(3)):
         with pytest.raises(tvm.error.TypeError, match="is a name of scripts"):
             s[B].split(B.op.axis[0], factor=value)
+
+
+# ---- layouts of stages
+
+LAYOUTS = {
+    "reversed": (lambda *i: i[::-1], lambda a: a.transpose(2, 1, 0)),
+    "flat": (lambda i, j, k: [(i * 6 + j) * 8 + k], lambda a: a.reshape(-1)),
+    "by fours": (lambda *i, n: [*i, n // 4, n % 4], lambda a: a.reshape(4, 6, 2, 4)),
+}
+
+
+@pytest.mark.parametrize("of_a", LAYOUTS)
+@pytest.mark.parametrize("of_b", LAYOUTS)
+def test_a_stage_stores_in_another_layout(of_a, of_b):
+    A = te.placeholder((4, 6, 8), name="A")
+    B = te.compute(A.shape, lambda i, j, k: A[i, j, k] * 2.0, name="B")
+    C = te.compute(A.shape, lambda i, j, k: B[i, j, k] + A[3 - i, j, k], name="C")
+    s = te.create_schedule(C.op)
+    assert len(s[A].transform_layout(LAYOUTS[of_a][0])) == 0  # nothing computes it
+    s[B].transform_layout(LAYOUTS[of_b][0])
+    axes = s[C].transform_layout(LAYOUTS[of_b][0])
+    a = np.arange(4 * 6 * 8, dtype="float32").reshape(4, 6, 8)
+    given, want = LAYOUTS[of_a][1](a), LAYOUTS[of_b][1](a * 2 + a[::-1])
+    assert tuple(int(x.dom.extent) for x in axes) == want.shape
+    s[C].split(axes[-1], nparts=2)
+    out = tvm.nd.empty(want.shape)
+    tvm.build(s, [A, C], target="c")(tvm.nd.array(np.ascontiguousarray(given)), out)
+    np.testing.assert_array_equal(out.numpy(), want)
+
+
+def test_layouts_go_with_caches_and_reductions():
+    A = te.placeholder((6, 8), name="A")
+    k = te.reduce_axis((0, 8), "k")
+    B = te.compute((6,), lambda i: te.sum(A[i, k], k), name="B")
+    s = te.create_schedule(B.op)
+    s[A].transform_layout(lambda i, j: [j, i])
+    x, y = s[B].transform_layout(lambda i: [i // 3, i % 3])
+    AA = s.cache_read(A, "local", [B])
+    BB = s.cache_write(B, "local")
+    s[AA].compute_at(s[BB], BB.op.axis[0])
+    s[BB].compute_at(s[B], x)
+    a, out = np.arange(48, dtype="float32").reshape(6, 8), tvm.nd.empty((2, 3))
+    tvm.build(s, [A, B], target="c")(tvm.nd.array(np.ascontiguousarray(a.T)), out)
+    np.testing.assert_array_equal(out.numpy(), a.sum(1).reshape(2, 3))
+
+
+def test_layouts_that_do_not_fit_are_refused():
+    A = te.placeholder((6, 8), name="A")
+    B = te.compute(A.shape, lambda i, j: A[i, j] + 1.0, name="B")
+    s = te.create_schedule(B.op)
+    for mapping, words in (
+        (lambda i, j: [i + j], "place of its own"),
+        (lambda i, j: [i, j // 3, j % 3], "place of its own"),
+        (lambda i, j: [i, j + 1], "start at 0"),
+    ):
+        with pytest.raises(tvm.error.ScheduleError, match=words):
+            s[B].transform_layout(mapping)
+    s[B].split(B.op.axis[0], 2)
+    with pytest.raises(tvm.error.ScheduleError, match="scheduled already"):
+        s[B].transform_layout(lambda i, j: [j, i])

@@ -269,3 +269,19 @@ def test_a_function_outlives_its_module():
 def test_elements_of_a_buffer_have_a_dtype():
     with pytest.raises(tvm.error.TypeError, match="buffer 'd': its elements need a dtype"):
         tir.decl_buffer((1,), "void", name="d")
+
+
+def test_index_maps_are_inverted():
+    by_four = tir.IndexMap.from_func(lambda i, j: [i // 4, j, i % 4])
+    assert [int(x) for x in by_four.map_shape([16, 3])] == [4, 3, 4]
+    back = by_four.inverse([16, 3])
+    assert len(back.initial_indices) == 3 and len(back.final_indices) == 2
+    for i in range(16):
+        for j in range(3):
+            assert [int(x) for x in back.map_indices([i // 4, j, i % 4])] == [i, j]
+    assert by_four.is_equivalent_to(tir.IndexMap.from_func(lambda x, y: [x // 4, y, x - x // 4 * 4]))
+    assert not by_four.is_equivalent_to(tir.IndexMap.from_func(lambda x, y: [x // 2, y, x % 2]))
+    with pytest.raises(tvm.error.ArgumentError, match="no inverse"):
+        tir.IndexMap.from_func(lambda i: [i // 2]).inverse([8])
+    with pytest.raises(tvm.error.ArgumentError, match="takes 2 indices"):
+        by_four.inverse([16])

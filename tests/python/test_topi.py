@@ -625,8 +625,6 @@ def test_tags_of_functions():
 def test_what_te_refuses():
     c = te.compute((4,), lambda i: i, name="c")
     s = te.create_schedule(c.op)
-    with pytest.raises(error.UnsupportedError, match="transform_layout"):
-        s[c].transform_layout(lambda i: [i // 2, i % 2])
     with pytest.raises(error.UnsupportedError, match="set_axis_separators"):
         s[c].set_axis_separators([1])
     with pytest.raises(error.UnsupportedError, match="rolling_buffer"):

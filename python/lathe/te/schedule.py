@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union, 
 from .. import error
 from .._ffi import WORLD, Object, call, register_object
 from ..tir.expr import IntImm, IterVar, convert, as_tuple
-from ..tir.function import TensorIntrin
+from ..tir.function import IndexMap, TensorIntrin
 from ..tir.stmt_functor import post_order_visit
 from .tensor import ComputeOp, Operation, Tensor
 
@@ -225,13 +225,13 @@ class Stage(Object):
         value = pragma_value if pragma_value is None or isinstance(pragma_value, str) else convert(pragma_value)
         call("stage_pragma", self, _axis("pragma", var), pragma_type, value)
 
-    # ---- not available
+    def transform_layout(self, mapping_function: Callable[..., Any]) -> List[IterVar]:
+        """Stores what the stage gives at mapping_function(indices), a list of indices; a placeholder is taken in that
+        layout.  A compute then runs over the axes of the new layout, which are returned."""
+        index = IndexMap.from_func(mapping_function, len(self.op.output(0).shape))
+        return call("stage_transform_layout", self, index.initial_indices, index.final_indices)
 
-    def transform_layout(self, mapping_function: Any) -> Any:
-        """Not available."""
-        raise error.UnsupportedError(
-            "transform_layout of a te stage is not supported; use that of tir.Schedule(te.create_prim_func(…))"
-        )
+    # ---- not available
 
     def set_axis_separators(self, axis_separators: Any) -> Any:
         """Not available."""

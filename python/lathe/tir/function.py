@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from .. import error
 from .._ffi import WORLD, Object, call, register_object
 from .buffer import Buffer, decl_buffer
-from .expr import PrimExpr, Var, as_tuple, convert
+from .expr import PrimExpr, Range, Var, as_tuple, convert
 from .stmt import annotation_value
 
 
@@ -228,6 +228,51 @@ class IndexMap:
         out = [call("substitute", WORLD, e, self.initial_indices, list(indices)) for e in self.final_indices]
         return [call("simplify", WORLD, e) for e in out]
 
+    def _facts(self, ranges: Sequence[Any]) -> List[Any]:
+        """The old indices and where they lie: ranges, or sizes from 0 on."""
+        if len(ranges) != len(self.initial_indices):
+            raise error.ArgumentError(f"the index map takes {len(self.initial_indices)} indices, not {len(ranges)}")
+        rows = [(r.min, r.extent) if isinstance(r, Range) else (0, r) for r in ranges]
+        dtypes = [v.dtype for v in self.initial_indices]
+        return [
+            self.initial_indices,
+            *([convert(row[k]).astype(t) for row, t in zip(rows, dtypes)] for k in (0, 1)),
+        ]
+
+    def map_ranges(self, ranges: Sequence[Range]) -> List[Range]:
+        """Where the new indices lie while the old ones run over ranges."""
+        facts = self._facts(ranges)
+        out = []
+        for e in self.final_indices:
+            ends = call("relax", WORLD, e, self.initial_indices, *facts)
+            if ends is None:
+                raise error.ArgumentError(f"where '{e}' lies is not known")
+            extent = call("simplify", WORLD, ends[1] - ends[0] + 1)
+            out.append(Range.from_min_extent(call("simplify", WORLD, ends[0]), extent))
+        return out
+
+    def map_shape(self, shape: Sequence[Any]) -> List[PrimExpr]:
+        """The shape of the new layout of a buffer of this shape."""
+        return [call("simplify", WORLD, r.min + r.extent) for r in self.map_ranges([Range(0, s) for s in shape])]
+
+    def inverse(self, shape: Sequence[Any]) -> "IndexMap":
+        """The old indices by the new ones; an ArgumentError where two share a place or a place is left free."""
+        facts = self._facts(shape)
+        found, why = call("itermap", WORLD, self.final_indices, *facts, convert(True), 0, *facts)
+        if found is None:
+            raise error.ArgumentError(f"the index map has no inverse: {why}")
+        outputs = [Var(f"axis{i}", e.dtype) for i, e in enumerate(self.final_indices)]
+        return IndexMap(outputs, call("itermap_solve", WORLD, self.final_indices, *facts, outputs, *facts))
+
+    def is_equivalent_to(self, other_map: "IndexMap") -> bool:
+        """Do both give the same indices?"""
+        if len(self.initial_indices) != len(other_map.initial_indices):
+            return False
+        theirs = other_map.map_indices(self.initial_indices)
+        if len(theirs) != len(self.final_indices):
+            return False
+        return all(call("prove", WORLD, a.equal(b)) for a, b in zip(self.final_indices, theirs))
+
     def as_argument(self) -> List[Any]:
         """As the compiler takes it."""
         return ["indexmap", self.initial_indices, self.final_indices]
@@ -239,22 +284,26 @@ class IndexMap:
 
 def _trace(f: Callable[..., Any], ndim: Optional[int], dtype: str) -> Tuple[List[Var], List[Any]]:
     names: List[str] = []
+    last: List[str] = []  # lambda *indices, n: n is the last index
     varargs: Optional[str] = None
     for p in inspect.signature(f).parameters.values():
         if p.kind == p.VAR_POSITIONAL:
             varargs = p.name
+        elif p.kind == p.KEYWORD_ONLY and varargs is not None:
+            last.append(p.name)
         elif p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
             names.append(p.name)
         else:
-            raise error.ArgumentError("an index map takes positional indices only")
+            raise error.ArgumentError("an index map takes positional indices, and named ones after *args")
     if varargs is not None:
         if ndim is None:
             raise error.ArgumentError("an index map with *args needs ndim")
-        names += [f"{varargs}_{i}" for i in range(ndim - len(names))]
+        names += [f"{varargs}_{i}" for i in range(ndim - len(names) - len(last))] + last
     if ndim is not None and len(names) != ndim:
         raise error.ArgumentError(f"the index map takes {len(names)} indices, the buffer has {ndim}")
     variables = [Var(n, dtype) for n in names]
-    results = list(as_tuple(f(*variables)))
+    split = len(variables) - len(last)
+    results = list(as_tuple(f(*variables[:split], **dict(zip(last, variables[split:])))))
     if any(isinstance(r, str) for r in results):
         raise error.UnsupportedError("axis separators in an index map are not supported")
     return variables, results
