@@ -150,8 +150,8 @@ static void test_sketches(void **state)
   run_body(sketches_body, NULL);
 }
 
-/* Traces of one size, replayed on another: the tiles divide its loops, and it computes the same.  Where a tile shrinks to
- * one, the loops are fewer, and a trace that names them may be refused. */
+/* Traces of one size, replayed on another: the tiles divide its loops, and it computes the same.  Where a tile shrinks
+ * to one, the loops are fewer, and a trace that names them may be refused. */
 static void fitted_body(Ctx *ctx, void *arg)
 {
   Scope scope = scope_begin(ctx);

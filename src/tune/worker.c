@@ -7,8 +7,8 @@
  *   tuner:  job LENGTH\n JOB
  *   worker: answer LENGTH\n ANSWER, or error LENGTH\n SENTENCE
  * A JOB is a line of numbers, `N THREADS SECONDS BUILD_LIMIT RUN_LIMIT ROUNDS CHECK_ONLY` and the lengths of N + 2
- * texts, and then the texts: target, base ("": none), and the loop programs in TVMScript.  An ANSWER has a line for each
- * of them: `ok` with seconds of it and of the base in turns (0: there is none), or the status and why.
+ * texts, and then the texts: target, base ("": none), and the loop programs in TVMScript.  An ANSWER has a line for
+ * each of them: `ok` with seconds of it and of the base in turns (0: there is none), or the status and why.
  *
  * A worker that ends, says nothing for too long or says something else is not asked again; what it was measuring is
  * lost, which is a record too, and no result of the candidates. */

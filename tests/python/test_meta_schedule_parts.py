@@ -2,6 +2,7 @@
 and databases that are written in Python, as its documentation writes them."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -126,6 +127,67 @@ def test_built_in_rules_beside_ones_own():
             ms.schedule_rule.MultiLevelTiling(structure=word)
     with pytest.raises(AttributeError, match="those for GPUs are not"):
         ms.schedule_rule.AutoBind()
+
+
+def design_space(mod, *rules):
+    generator = ms.space_generator.PostOrderApply(sch_rules=list(rules))
+    return ms.TuneContext(mod, target=TARGET, space_generator=generator).generate_design_space()
+
+
+def test_arguments_of_rules_are_honoured_or_refused():
+    a = te.placeholder((64, 64), name="A")
+    b = te.compute((64, 64), lambda i, j: te.exp(a[j, i]), name="B")
+    k = te.reduce_axis((0, 64), name="k")
+    c = te.compute((64, 64), lambda i, j: te.sum(b[i, k] * a[k, j], axis=k), name="C")
+    mod = tvm.IRModule({"main": te.create_prim_func([a, c])})
+    rule = ms.schedule_rule
+
+    def inlined(**given):
+        (one,) = design_space(mod, rule.AutoInline(**given))
+        return "compute_inline" in str(one.trace)
+
+    assert inlined() and inlined(disallow_if_then_else=True, require_injective=True, disallow_op=["tir.tanh"])
+    assert not inlined(disallow_op=["tir.exp"]) and not inlined(require_ordered=True)
+
+    # no innermost tile above four; the last of four, and of two for the sum
+    for one in design_space(mod, rule.AutoInline(), rule.MultiLevelTiling(max_innermost_factor=4)):
+        tiles = re.findall(r"max_innermost_factor=4, decision=\[([^]]*)\]", str(one.trace))
+        assert len(tiles) == 3 and all(int(t.split(",")[-1]) <= 4 for t in tiles), str(one.trace)
+        check_product(one, mod)
+
+    def stored(req):
+        reuse = rule.ReuseType(req=req, levels=[1], scope="global")
+        found = design_space(mod, rule.AutoInline(), rule.MultiLevelTiling(reuse_write=reuse))
+        return {"cache_write" in str(s.trace) for s in found}
+
+    assert stored("must") == {True} and stored("no") == {False} and stored("may") == {True, False}
+    flat = tvm.IRModule({"main": te.create_prim_func([a, te.compute((64, 64), lambda i, j: a[i, j] + 1.0, name="D")])})
+    more = rule.ParallelizeVectorizeUnroll(max_vectorize_extent=8, unroll_max_steps=[0, 512])
+    spaces = [str(s.trace) for s in design_space(flat, more)]
+    assert any("[0, 512]" in s for s in spaces) and not any("[0, 8, 16, 64]" in s for s in spaces)
+    for text in spaces:
+        lists = re.findall(r"sample_categorical\(candidates=\[([^]]*)\]", text)
+        assert lists and all(int(w) <= 8 for found in lists for w in found.split(",") if found != "0, 512")
+    for make in (
+        lambda: rule.MultiLevelTiling(reuse_read=rule.ReuseType(req="must")),
+        lambda: rule.MultiLevelTiling(tile_binds=["blockIdx.x"]),
+        lambda: rule.AddRFactor(max_innermost_factor=8),
+        lambda: rule.ParallelizeVectorizeUnroll(max_jobs_per_core=4),
+        lambda: rule.AutoInline(into_producer=True),
+    ):
+        with pytest.raises(tvm.error.UnsupportedError, match=" is .* here, not "):
+            make()
+
+
+def check_product(sch, mod):
+    """The schedule computes what the module does."""
+    a = np.random.default_rng(2).random((64, 64)).astype("float32")
+    outs = []
+    for one in (sch.mod, mod):
+        out = tvm.nd.empty((64, 64))
+        tvm.build(one, target=TARGET)(tvm.nd.array(a), out)
+        outs.append(out.numpy())
+    np.testing.assert_allclose(outs[0], outs[1], rtol=1e-4)
 
 
 def test_a_schedule_function(tmp_path):

@@ -228,7 +228,8 @@ def test_xgboost_where_it_is_found():
     right = {}
     for lib in (library, "/nowhere/libxgboost.so"):
         env = {**os.environ, "LATHE_XGBOOST_LIBRARY": lib, "PYTHONPATH": str(ROOT / "python")}
-        done = subprocess.run([sys.executable, "-c", XOR], input=job, text=True, capture_output=True, check=True, env=env)
+        command = [sys.executable, "-c", XOR]
+        done = subprocess.run(command, input=job, text=True, capture_output=True, check=True, env=env)
         right[lib] = np.mean((np.asarray(json.loads(done.stdout)) > 1e-4) == slow[150:])
     assert right[library] == 1 and right["/nowhere/libxgboost.so"] < 0.9
 
