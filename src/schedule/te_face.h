@@ -105,7 +105,7 @@ void te_stage_leaves_of(Arena *, const TeStage *, const IterVar *, AxisList *out
 /* ---- te_rewrite.c -------------------------------------------------------------------- */
 
 /* Every stage but `except` that reads a tensor of the map reads its replacement, and so on down. */
-void te_rewrite_hand_on(TeSched *, Map *map, const TeStage *except);
+void te_sched_hand_on(TeSched *, Map *map, const TeStage *except);
 
 /* ---- te_emit.c ----------------------------------------------------------------------- */
 

@@ -62,7 +62,8 @@ static const TeOp *moved_op(Relayout *r)
   int n = r->map->nout;
   if (op->kind == TE_PLACEHOLDER) return te_placeholder(m, op->name, op->out[0].buffer->dtype, n, r->shape)->op;
   const IterVar **axis = arena_array(arena, const IterVar *, n);
-  for (int k = 0; k < n; k++) axis[k] = itervar_new(m, r->at[k], like(m, r->shape[k], 0), r->shape[k], ITER_SPATIAL, NULL);
+  for (int k = 0; k < n; k++)
+    axis[k] = itervar_new(m, r->at[k], like(m, r->shape[k], 0), r->shape[k], ITER_SPATIAL, NULL);
   Map subst = {0};
   for (int i = 0; i < op->naxis; i++) map_put(arena, &subst, op->axis[i]->var, (void *)(uintptr_t)r->back[i]);
   const Expr *body = expr_substitute(m, op->body[0], &subst);
@@ -117,7 +118,7 @@ static void apply_layout(void *env)
   st->view = view;
   Map map = {0};
   map_put(scratch(s->ctx), &map, &old->out[0], &view->op->out[0]);
-  te_rewrite_hand_on(s, &map, st);
+  te_sched_hand_on(s, &map, st);
   te_sched_insert(s, reader, view);
 }
 

@@ -23,7 +23,7 @@ static void replace_in(TeStage *st, Arena *arena, Map *map)
   for (int i = 0; i < op->nout; i++) map_put(arena, map, &old->out[i], &op->out[i]);
 }
 
-void te_rewrite_hand_on(TeSched *s, Map *map, const TeStage *except)
+void te_sched_hand_on(TeSched *s, Map *map, const TeStage *except)
 {
   for (int i = 0; i < s->stages.n; i++)
     if (s->stages.v[i] != except) replace_in(s->stages.v[i], scratch(s->ctx), map);
@@ -232,7 +232,7 @@ static void apply_cache_write(void *env)
   te_sched_insert(s, st, cache);
   Map map = {0};
   for (int i = 0; i < old->nout; i++) map_put(scratch(s->ctx), &map, &old->out[i], &st->op->out[i]);
-  te_rewrite_hand_on(s, &map, st);
+  te_sched_hand_on(s, &map, st);
 }
 
 int te_sched_cache_write(TeSched *s, int n, const Tensor *const *tensors, const char *scope, const Tensor **out)
@@ -393,7 +393,7 @@ static void apply_rfactor(void *env)
   te_sched_insert(s, st, rf);
   Map map = {0};
   for (int i = 0; i < old->nout; i++) map_put(scratch(s->ctx), &map, &old->out[i], &st->op->out[i]);
-  te_rewrite_hand_on(s, &map, st);
+  te_sched_hand_on(s, &map, st);
 }
 
 static void need_unmarked(const TeStage *st)

@@ -71,7 +71,8 @@ static void compute_at(void **state)
 static void compute_at_refused(void **state)
 {
   (void)state;
-  refuses(CHAIN(16), GET2, "sch.compute_at(b1, l2)\n", ERR_SCHEDULE, "block 'C' is an output block: it writes buffer 'C'");
+  refuses(CHAIN(16), GET2, "sch.compute_at(b1, l2)\n", ERR_SCHEDULE,
+          "block 'C' is an output block: it writes buffer 'C'");
   refuses(CHAIN(16), GET2, "sch.compute_at(b0, l3)\n", ERR_SCHEDULE, "block 'B' is under loop 'j' already");
   refuses(DIAMOND, "b0 = sch.get_block(\"B\")\nb1 = sch.get_block(\"C\")\nl2, l3 = sch.get_loops(b1)\n",
           "sch.compute_at(b0, l2)\n", ERR_SCHEDULE, "does not enclose block 'D', a consumer of block 'B'");

@@ -11,7 +11,7 @@
 
 enum { WORD = 4 };
 
-#define INT8_PLAN(A, S)                              \
+#define INT8_PLAN(A, S)                                                \
   A(S, INT, width, NULL, "columns of a register tile, and of a panel") \
   A(S, INT, rows, NULL, "rows of a register tile")
 DEFINE_PLAN(Int8Plan, INT8_PLAN)
@@ -239,7 +239,8 @@ static void add_tiles(PlanList *list, const ImplCall *call, int64_t width, bool 
   const Type *y = call->call->type;
   int64_t rows = known(y->shape[y->ndim - 2]);
   Tile tile[TILE_LIST];
-  int n = tile_list(t, 32, alter_block_vectors(width, target_lanes(t, 32)), 1, 1, rows ? rows : 1 << 20, TILE_LIST, tile);
+  int n =
+      tile_list(t, 32, alter_block_vectors(width, target_lanes(t, 32)), 1, 1, rows ? rows : 1 << 20, TILE_LIST, tile);
   for (int i = 0; i < n; i++) {
     Int8Plan p = {.width = width, .rows = tile[i].x};
     plan_add(list, &p, product_seconds(t, call->call, &p, packs), 0);
