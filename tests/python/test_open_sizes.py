@@ -51,7 +51,7 @@ def test_softmax(op, axis):
     check(model_of(op, ["a", "b", "c"], axis=axis), [(2, 5, 7), (1, 1, 1), (3, 4, 37), (5, 20, 16), (2, 18, 3)])
 
 
-@pytest.mark.parametrize("kernel,stride,pad", [(3, 1, 1), (3, 2, 0), (5, 2, 2), (3, 3, 0)])
+@pytest.mark.parametrize("kernel,stride,pad", [(3, 1, 1), (3, 2, 0), (5, 2, 2), (3, 3, 0), (3, 3, 1)])
 def test_max_pool(kernel, stride, pad):
     model = model_of("MaxPool", ["n", 5, "h", "w"], kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4)
     check(model, [(1, 5, 5, 5), (2, 5, 17, 6), (1, 5, 9, 40)])
@@ -87,6 +87,7 @@ CONVOLUTIONS = {
     "strided": (dict(), (5, 6, 5, 4), dict(strides=[2, 3], pads=[2, 1, 2, 2])),
     "one tap": (dict(), (9, 6, 1, 1), dict(strides=[2, 2])),
     "groups": (dict(group=2), (6, 3, 3, 2), dict(strides=[1, 2], dilations=[2, 1], pads=[2, 0, 2, 1])),
+    "many groups": (dict(group=80), (160, 1, 1, 1), dict()),
     "one channel from a group": (dict(group=3), (3, 2, 3, 3), dict()),
     "depthwise": (dict(group=8), (8, 1, 3, 3), dict(pads=[1] * 4)),
     "depthwise, strided": (dict(group=8), (8, 1, 5, 5), dict(strides=[2, 2], pads=[2] * 4)),

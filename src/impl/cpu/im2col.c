@@ -77,6 +77,13 @@ static bool looks_up(const Columns *c, bool across)
   return across && c->s.open && c->s.dims > 1 && !is_straight(&c->s);
 }
 
+/* Of open extents, are groups gone through outside of bands?  Enough of them keep the threads busy, and few planes are
+ * read and written at a time. */
+static bool groups_first(const Target *t, const ConvShape *s)
+{
+  return s->open && s->groups > 1 && s->groups >= 2 * t->num_cores;
+}
+
 /* Elements with zeros around that lie behind the last one which the output wants, in each dimension. */
 static void reach(const Columns *c, int64_t *after)
 {
@@ -136,7 +143,7 @@ static double store_cycles(const Target *t, const Columns *c, const Im2colPlan *
   const ConvShape *s = &c->s;
   double planes = (s->n ? (double)s->n : 1) * (double)s->o;
   double plane = (double)(c->rows * s->out[s->dims - 1]) * s->bits / 8;
-  int64_t tiles = p->channels <= STREAMS ? p->band : 1;
+  int64_t tiles = groups_first(t, s) ? c->tiles : p->channels <= STREAMS ? p->band : 1;
   double run = (double)(tiles * c->width) * s->bits / 8;
   double runs = __builtin_ceil((double)c->tiles / (double)tiles);
   return cost_stores(t, planes * runs, run < plane ? run : plane, planes * plane);
@@ -187,6 +194,7 @@ static double im2col_seconds(const Target *t, const Columns *c, const Im2colPlan
   if (!p->packed && s->ig > PAGES) read += SEEN * n * groups * (double)c->blocks * run_cycles(t, c, p, data) * cycle;
   double padded = is_padded(c, p) ? 1.5 * data / cost_cache(t) : 0;
   double pieces = (s->open ? 1 : n * groups) * (p->together ? (double)c->blocks : shares_bands(c, p) ? bands : 1);
+  if (groups_first(t, s) && !p->together) pieces = groups;
   int threads = cost_threads(t, flops, 0);
   double total = products + read + copied + padded + store_cycles(t, c, p) * cycle;
   return total / threads / cost_busy(pieces, threads);
@@ -593,9 +601,10 @@ void im2col_schedule(ImplGroup *g)
   }
   /* where their number is not known, bands are not counted together with images and groups */
   if (shape.open && !p->across && y->ndim > 4) order[k++] = loop[2];
-  if (shape.open) order[k++] = band;
-  order[k++] = n, order[k++] = group;
-  if (!shape.open) order[k++] = band;
+  bool inside = !shape.open || groups_first(g->target, &shape);
+  if (!inside) order[k++] = band;
+  order[k++] = shape.open && inside ? group : n, order[k++] = shape.open && inside ? n : group;
+  if (inside) order[k++] = band;
   int head = k;
   order[k++] = o;
   if (rows) order[k++] = row;
