@@ -11,8 +11,8 @@
  * band's data is spread: data[i, …, c] is the i-th input channel of the group that c is in, so that
  * a vector may hold several groups and no product is made for nothing.
  *
- * Where rows and columns are known only at run time (depthwise ones of two dimensions) the band's data is always copied,
- * with zeros behind the end of a row for the last tile: whole tiles are computed, and what is there is stored. */
+ * Where rows and columns are known only at run time (depthwise ones of two dimensions) the band's data is always
+ * copied, with zeros behind the end of a row for the last tile: whole tiles are computed, what is there is stored. */
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
