@@ -9,7 +9,8 @@
  * generic schedule then goes over squares of positions by channels, each line of memory while it is near.
  *
  * Data that is padded or put together before it is brought into blocks is first written as it is, for one block of
- * channels at a time: a square of which each element asks where it comes from cannot be turned round in registers. */
+ * channels at a time: a square of which each element asks where it comes from cannot be turned round in registers.  So
+ * are bytes in blocks of few channels, without that copy. */
 #include "impl/internal.h"
 #include "op/nn.h"
 
@@ -112,14 +113,24 @@ void transform_schedule(ImplGroup *g)
 
 /* ---- padded data into blocks -------------------------------------------------------------------------- */
 
+/* Bytes in blocks of less than half a vector: squares of a vector by a vector do not serve those. */
+static bool has_small_squares(const Target *t, const Node *call)
+{
+  return call->type->dtype.bits == 8 && 2 * known_size(call->type, call->type->ndim - 1) < target_lanes(t, 8);
+}
+
+static bool is_put_together(const Node *n)
+{
+  return n->kind == N_CALL && (!strcmp(n->u.call.op->name, "nn.pad") || !strcmp(n->u.call.op->name, "concatenate"));
+}
+
 bool transform_padded_fits(const Target *t, const Node *call)
 {
   const LayoutTransformAttrs *a = call->u.call.attrs;
   const Node *from = call->arg[0];
-  if (from->kind != N_CALL || from->type->kind != TY_TENSOR || target_lanes(t, 8) < 8) return false;
+  if (from->type->kind != TY_TENSOR || target_lanes(t, 8) < 8) return false;
   int dims = from->type->ndim - 2;
-  const char *op = from->u.call.op->name;
-  if ((strcmp(op, "nn.pad") && strcmp(op, "concatenate")) || dims < 1 || dims > 3) return false;
+  if (dims < 1 || dims > 3 || (!is_put_together(from) && !has_small_squares(t, call))) return false;
   for (int d = 1; d < from->type->ndim; d++)
     if (!known_size(from->type, d)) return false;
   return conv_layout_is_plain(a->src_layout, "NC", dims) && conv_block(a->dst_layout, dims) > 1;
@@ -143,23 +154,25 @@ void transform_padded_schedule(ImplGroup *g)
 {
   BlockRV *block, made;
   LoopRV *loop, pi;
-  if (find_maker(g, group_stage(g, "T_layout_trans"), &made)) generic_keep(g, made);
+  bool guarded = is_put_together(g->anchor->arg[0]) && find_maker(g, group_stage(g, "T_layout_trans"), &made);
+  if (guarded) generic_keep(g, made);
   generic_inline(g);
   int n = generic_root_blocks(g, &block);
   int ndim = g->anchor->type->ndim;
-  if (n == 2 && sched_get_loops(g->s, block[1], g->arena, &loop) == ndim) {
+  if (n == (guarded ? 2 : 1) && sched_get_loops(g->s, block[n - 1], g->arena, &loop) == ndim) {
     int dims = ndim - 3;
     int64_t side = known_size(g->anchor->type, ndim - 1);
-    LoopRV part = sched_fuse(g->s, 2, loop, true);
     LoopRV plane = dims > 1 ? sched_fuse(g->s, dims, loop + 2, true) : loop[2];
     LoopRV squares = generic_split_by(g, plane, side, &pi);
-    sched_reorder(g->s, 4, (const LoopRV[]){part, squares, pi, loop[ndim - 1]});
-    sched_compute_at(g->s, block[0], part, false, -1);
+    sched_reorder(g->s, 5, (const LoopRV[]){loop[0], loop[1], squares, pi, loop[ndim - 1]});
+    if (guarded) sched_compute_at(g->s, block[0], loop[1], false, -1);
+    /* images and blocks stay two loops, so that the blocks which have channels of the padding alone can be told apart */
     double bytes = impl_likely_elements(g->anchor->type) * dtype_bytes(g->anchor->type->dtype);
-    if (cost_threads(g->target, 0, 2 * bytes) > 1) sched_parallel(g->s, part);
-    sched_unroll(g->s, pi);
+    int threads = cost_threads(g->target, 0, 2 * bytes);
+    if (threads > 1) sched_parallel(g->s, loop[known_size(g->anchor->type, 0) >= threads ? 0 : 1]);
+    if (2 * side != target_lanes(g->target, 8)) sched_unroll(g->s, pi);
     sched_vectorize(g->s, loop[ndim - 1]);
-    generic_block(g, block[0], 1, false);
+    if (guarded) generic_block(g, block[0], 2, false);
   }
   generic_rest(g);
 }
