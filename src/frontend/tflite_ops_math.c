@@ -553,9 +553,24 @@ const Node *tfl_convert_fake_quant(Conversion *c)
 
 /* ---- along axes ------------------------------------------------------------------------------------------------- */
 
-/* The mean (or sum) of stored integers: their sum less the zero points, rescaled; the mean's multiplier has the count
- * in it. */
-static const Node *quantized_mean(Conversion *c, const Node *x, int n, const int64_t *axes, bool mean, bool keep)
+/* The sum of stored integers, in floats. */
+static const Node *quantized_sum_of(Conversion *c, const Node *x, int n, const int64_t *axes, bool keep)
+{
+  const TflTensor *out = tfl_out(c, 0);
+  float count = 1;
+  for (int i = 0; i < n; i++) count *= (float)kit_static_dim(c, x, (int)axes[i]);
+  float scale = (float)tfl_scale(c, tfl_in(c, 0)) / (float)tfl_scale(c, out);
+  float bias = (float)-tfl_zero(c, tfl_in(c, 0)) * scale * count;
+  const Node *sum = kit_cast_to(c, kit_reduce(c, "sum", kit_cast_to(c, x, DT_I32), n, axes, keep), DT_F32);
+  sum = kit_add(c, kit_mul(c, sum, kit_scalar(c, DT_F32, (double)scale)), kit_scalar(c, DT_F32, (double)bias));
+  double z = (double)tfl_zero(c, out);
+  sum = kit_op1(c, "clip", tfl_rounded(c, sum), "a_min:f,a_max:f", (double)dtype_imin(out->dtype) - z,
+                (double)dtype_imax(out->dtype) - z);
+  return kit_cast_to(c, kit_add(c, kit_cast_to(c, sum, DT_I32), kit_scalar(c, DT_I32, z)), out->dtype);
+}
+
+/* The mean of stored integers: their sum less the zero points, rescaled by a multiplier that has the count in it. */
+static const Node *quantized_mean(Conversion *c, const Node *x, int n, const int64_t *axes, bool keep)
 {
   const TflTensor *out = tfl_out(c, 0);
   int64_t count = 1;
@@ -563,13 +578,11 @@ static const Node *quantized_mean(Conversion *c, const Node *x, int n, const int
   int32_t multiplier;
   int shift;
   tfl_multiplier(tfl_scale(c, tfl_in(c, 0)) / tfl_scale(c, out), &multiplier, &shift);
-  if (mean) {
-    int more = 63 - __builtin_clzll((unsigned long long)(count > 0 ? count : 1));
-    if (more > 32) more = 32;
-    if (more > 31 + shift) more = 31 + shift;
-    multiplier = (int32_t)(((int64_t)multiplier << more) / (count > 0 ? count : 1));
-    shift -= more;
-  }
+  int more = 63 - __builtin_clzll((unsigned long long)(count > 0 ? count : 1));
+  if (more > 32) more = 32;
+  if (more > 31 + shift) more = 31 + shift;
+  multiplier = (int32_t)(((int64_t)multiplier << more) / (count > 0 ? count : 1));
+  shift -= more;
   const Node *sum = kit_reduce(c, "sum", kit_cast_to(c, x, DT_I32), n, axes, keep);
   double zeros = (double)(tfl_zero(c, tfl_in(c, 0)) * count);
   if (zeros != 0) sum = kit_sub(c, sum, kit_scalar(c, DT_I32, zeros));
@@ -588,7 +601,8 @@ const Node *tfl_convert_reduce(Conversion *c)
   int n = tfl_axes(c, 1, kit_rank_of(c, x), axes);
   bool keep = tfl_bool(c, 0);
   bool mean = !strcmp(op, "mean");
-  if (is_stored(tfl_in(c, 0)) && (mean || !strcmp(op, "sum"))) return quantized_mean(c, x, n, axes, mean, keep);
+  if (is_stored(tfl_in(c, 0)) && mean) return quantized_mean(c, x, n, axes, keep);
+  if (is_stored(tfl_in(c, 0)) && !strcmp(op, "sum")) return quantized_sum_of(c, x, n, axes, keep);
   if (is_stored(tfl_in(c, 0)) && !strcmp(op, "prod"))
     kit_fail(c, ERR_UNSUPPORTED, "quantized tensors are not supported; float32 and int32 are");
   if (mean && dtype_is_int(kit_dtype_of(c, x))) { /* the sum over the count, towards zero */

@@ -213,17 +213,24 @@ static const Node *conv_over(Conversion *c, const Window *win, int64_t groups, i
   const char *spec = "strides:I,padding:I,dilation:I,groups:l,channels:l,kernel_size:I,data_layout:s,kernel_layout:s,"
                      "out_dtype:t";
   bool integers = tfl_is_quantized(tx);
-  /* one scale of the weight: symmetric; one for each channel: with a zero point, which qnn has one of */
-  bool one_scale = is_dynamic(c) && tfl_quant(c, tw)->n == 1 && groups == 1;
-  if (!integers && is_dynamic(c) && (one_scale || expr_is_int(kit_dim_of(c, x, 0), 1))) {
+  if (!integers && is_dynamic(c)) {
     check_axis(c, channel_axis);
     const int64_t axes[] = {1, 2, 3};
+    /* one scale of the weight: symmetric; one for each channel: with a zero point */
+    bool one_scale = tfl_quant(c, tw)->n == 1 && channel_axis == 0;
     Dynamic d = one_scale ? symmetric(c, x, 3, axes) : asymmetric(c, x, 3, axes);
-    const Node *one = kit_scalar(c, DT_F32, 1);
-    const Node *none = kit_scalar(c, DT_I32, 0);
-    const Node *arg[] = {d.data, w, d.zero ? kit_scalar_of(c, d.zero) : none, none, one, one};
-    const Node *y = kit_opn(c, "qnn.conv2d", 6, arg, spec, 2, win->stride, 4, win->pads, 2, win->dilation, groups,
-                            channels, 2, win->kernel, "NHWC", kernel_layout, DT_I32);
+    const Node *y;
+    if (d.zero && !expr_is_int(kit_dim_of(c, x, 0), 1)) { /* of each sample, where qnn has one of all */
+      x = kit_sub(c, kit_cast_to(c, d.data, DT_I32), d.zero);
+      y = kit_op2(c, "nn.conv2d", x, kit_cast_to(c, w, DT_I32), spec, 2, win->stride, 4, win->pads, 2, win->dilation,
+                  groups, channels, 2, win->kernel, "NHWC", kernel_layout, DT_I32);
+    } else {
+      const Node *one = kit_scalar(c, DT_F32, 1);
+      const Node *none = kit_scalar(c, DT_I32, 0);
+      const Node *arg[] = {d.data, w, d.zero ? kit_scalar_of(c, d.zero) : none, none, one, one};
+      y = kit_opn(c, "qnn.conv2d", 6, arg, spec, 2, win->stride, 4, win->pads, 2, win->dilation, groups, channels, 2,
+                  win->kernel, "NHWC", kernel_layout, DT_I32);
+    }
     y = real_sums(c, y, &d);
     return tfl_activation(c, bias ? kit_add(c, y, bias) : y, activation);
   }
@@ -488,7 +495,7 @@ const Node *tfl_convert_transpose_conv(Conversion *c)
                     &more[i]);
   }
   bool integers = tfl_is_quantized(tx);
-  bool wide = integers && bias && dtype_eq(kit_dtype_of(c, bias), DT_I64);
+  bool wide = integers && (bias ? dtype_eq(kit_dtype_of(c, bias), DT_I64) : tx->dtype.bits == 16);
   DType sum = wide ? DT_I64 : integers ? DT_I32 : DT_F32;
   if (integers) {
     x = kit_cast_to(c, tfl_centred(c, x, tx), sum);

@@ -296,7 +296,8 @@ static const Node *by_bytes(Conversion *c, const Node *x, float (*f)(float, floa
   return tfl_by_table(c, x, v, to->dtype);
 }
 
-/* 512 steps over the input's range; halfway between two, half of what a straight line is wrong by is taken off. */
+/* 512 steps over the input's range; halfway between two, half of what a straight line is wrong by is taken off.
+ * Products that are added to something are not rounded before, as in LiteRT for AArch64. */
 static const Node *by_steps(Conversion *c, const Node *x, float (*f)(float, float), float env)
 {
   enum { STEPS = 512 };
@@ -310,10 +311,9 @@ static const Node *by_steps(Conversion *c, const Node *x, float (*f)(float, floa
   float per_unit = 65536 / (out_most - out_least);
   int32_t at[STEPS + 1];
   for (int i = 0; i < STEPS; i++) {
-    float here = roundf(f(least + (float)i * step, env) * per_unit);
-    float next = f(least + (float)(i + 1) * step, env) * per_unit;
-    float line = roundf((next + here) / 2);
-    float middle = roundf(f(least + (float)i * step + step / 2, env) * per_unit);
+    float here = roundf(f(fmaf((float)i, step, least), env) * per_unit);
+    float line = roundf(fmaf(f(fmaf((float)(i + 1), step, least), env), per_unit, here) / 2);
+    float middle = roundf(f(fmaf((float)i, step, least) + step / 2, env) * per_unit);
     at[i] = (int32_t)limited(here - roundf((line - middle) / 2), DTYPE(DT_INT, 16));
   }
   at[STEPS] = (int32_t)limited(roundf(f(most, env) * per_unit), DTYPE(DT_INT, 16));

@@ -282,7 +282,8 @@ for _dt in ("int8", "uint8", "int16"):
         case(f"{_op}-{_dt}-row", _op, [q((5, 9), _dt), q((9,), _dt)], [q((5, 9), _dt)], (39, {}), 3)
 # what has no zero to divide by, of either sign; of quotients near zero LiteRT shifts by more bits than there are
 for _name, _low, _high, _act in [("above", 120, 255, 0), ("below", 0, 118, 0), ("relu6", 120, 255, 3)]:
-    case(f"DIV-uint8-{_name}", "DIV", [T((20, 30), "uint8", 0.0713, 119, low=150), T((20, 30), "uint8", 0.0517, 119, low=_low, high=_high)],
+    case(f"DIV-uint8-{_name}", "DIV",
+         [T((20, 30), "uint8", 0.0713, 119, low=150), T((20, 30), "uint8", 0.0517, 119, low=_low, high=_high)],
          [T((20, 30), "uint8", 0.3, 100)], (29, {0: ("i8", _act)}), 2)
 case("DIV-uint8-row", "DIV", [T((20, 30), "uint8", 0.0713, 119, high=90), T((30,), "uint8", 0.0517, 119, low=130)],
      [T((20, 30), "uint8", 0.01, 7)], (29, {}), 2)
@@ -334,8 +335,8 @@ for _dt in ("int8", "uint8", "int16"):
          (27, {0: ("bool", False)}), 2)
     for _op in ("REDUCE_MAX", "REDUCE_MIN"):
         case(f"{_op}-{_dt}", _op, [q((4, 30), _dt), K([1])], [q((4,), _dt)], (27, {0: ("bool", False)}), 2)
-for _dt in ("int8",):
-    case(f"SUM-{_dt}", "SUM", [q((4, 30), _dt), K([1])], [T((4,), _dt, QUANT[_dt][0][0] * 9, 0)],
+for _dt in ("int8", "uint8", "int16"):
+    case(f"SUM-{_dt}", "SUM", [q((40, 30), _dt), K([1])], [T((40,), _dt, QUANT[_dt][0][0] * 9, QUANT[_dt][1][1])],
          (27, {0: ("bool", False)}), 2)
 for _op in ("REDUCE_ANY", "REDUCE_ALL"):
     case(_op, _op, [T((5, 3), "bool"), K([1])], [T((5,), "bool")], (27, {0: ("bool", False)}))
@@ -576,6 +577,9 @@ for _asymmetric in (False, True):
 conv_case("dynamic", T((1, 9, 8, 5)), 7, (3, 3), T(), "int8", True, rtol=1e-4, atol=1e-4)
 conv_case("dynamic-tensor", T((2, 9, 8, 5)), 7, (3, 3), T(), "int8", rtol=1e-4, atol=1e-4)
 conv_case("dynamic-stride", T((1, 9, 8, 4)), 8, (3, 3), T(), "int8", True, stride=(2, 2), act=3, rtol=1e-4, atol=1e-4)
+conv_case("dynamic-batch", T((3, 9, 8, 4)), 8, (3, 3), T(), "int8", True, rtol=1e-4, atol=1e-4)
+conv_case("dynamic-batch", T((2, 5, 8, 4)), 8, (2, 3), T(), "int8", True, depthwise=True, same=False, rtol=1e-4, atol=1e-4)
+conv_case("dynamic-one-channel", T((1, 3, 5, 1)), 1, (2, 3), T(), "int8", depthwise=True, rtol=1e-4, atol=1e-4)
 conv_case("dynamic", T((1, 9, 8, 8)), 8, (3, 3), T(), "int8", True, depthwise=True, rtol=1e-4, atol=1e-4)
 
 for _op in ("AVERAGE_POOL_2D", "MAX_POOL_2D"):
@@ -604,6 +608,9 @@ for _same in (True, False):
             _wt = weight((5, 3, 3, 6), _w, 0 if _dt != "uint8" else None, _zero)
             case(f"TRANSPOSE_CONV-{_dt}-{_same}-{_stride}", "TRANSPOSE_CONV", [_shape, _wt, _x, bias_for(5, _x, _wt)],
                  [T((1, _h, _h, 5), _dt, {"int8": 0.5, "uint8": 0.6, "int16": 0.01}[_dt], QUANT[_dt][2][1])], _opt, 3)
+case("TRANSPOSE_CONV-int16-bare", "TRANSPOSE_CONV",
+     [K([1, 8, 20, 6]), weight((6, 1, 3, 3), "int8", 0), T((1, 8, 18, 3), "int16", 7e-5)],
+     [T((1, 8, 20, 6), "int16", 0.0104)], (49, {0: ("i8", 1), 1: ("i32", 1), 2: ("i32", 1)}), 3)
 for _same in (True, False):
     case(f"CONV_3D-{_same}", "CONV_3D", [T((1, 5, 6, 7, 3)), weight((2, 3, 3, 3, 4), "float32"), K(RNG.standard_normal(4))],
          [T((1, 5, 6, 7, 4) if _same else (1, 4, 4, 5, 4))],
