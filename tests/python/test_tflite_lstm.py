@@ -7,6 +7,9 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 import numpy as np
 import pytest
 
+import lathe
+from lathe import relay
+
 from test_tflite_operators import compare, compare_calls
 from tflite_writer import Model
 
@@ -103,3 +106,40 @@ def test_floats(name: str) -> None:
 @pytest.mark.parametrize("integers", [False, True])
 def test_one_step(integers: bool) -> None:
     compare(*model(Form(op="LSTM"), integers), atol=1e-5)
+
+
+# ---- what does not fit -----------------------------------------------------------------------------------------------
+
+
+def refused(change: Any, sentence: str) -> None:
+    """The sentence about the plain cell of integers with one thing changed in its description."""
+    built = Model.bytes
+
+    def spoilt(self: Model) -> bytes:
+        change(self)
+        return built(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Model, "bytes", spoilt)
+        data = model(Form(), True)[0]
+    with pytest.raises(lathe.LatheError, match=sentence):
+        relay.frontend.from_tflite(data)
+
+
+def test_what_does_not_fit() -> None:
+    def tensor(m: Model, name: str) -> Dict[int, Any]:
+        return next(t for t in m.tensors if t[3][1] == name)
+
+    def scale(name: str, value: float) -> Any:
+        def change(m: Model) -> None:
+            tensor(m, name)[4][1].fields[2] = ("[f32]", [value])
+
+        return change
+
+    refused(scale("c", 0.0003), "a cell's scale of 0.0003")
+    refused(scale("c", 2.0**-5), "a cell's scale of 0.03125")
+    refused(scale("r1", 0.0), "scale 0 of tensor 'r1' is 0")
+    refused(scale("h", float("nan")), "scale 0 of tensor 'h' is nan")
+    refused(lambda m: m.ops[0].fields.pop(8), "intermediate result 4 is missing")
+    refused(lambda m: tensor(m, "c").update({1: ("i8", 9)}), "data of int8 with cells of int8")
+    refused(lambda m: tensor(m, "c").update({0: ("[i32]", [2, -6])}), "the variable 'c' has a dimension of -6")
