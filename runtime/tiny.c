@@ -81,9 +81,10 @@ static LatheRtCode no_memory(LatheRtError *err) { return fail(err, LATHE_RT_MEMO
 
 static LatheRtCode unsupported(LatheRtError *err)
 {
-  return fail(err, LATHE_RT_UNSUPPORTED,
-              "the model has open sizes, control flow or several devices, which the tiny runtime does not serve; link "
-              "runtime/lathe_rt.c, or compile it again");
+  return fail(
+      err, LATHE_RT_UNSUPPORTED,
+      "the model has open sizes, control flow, states or several devices, which the tiny runtime does not serve; link "
+      "runtime/lathe_rt.c, or compile it again");
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------- */
@@ -277,7 +278,7 @@ static void skip_entry(Reader *r)
   Register reg;
   skip_strings(r, 1);
   u32(r);
-  if (!(u32(r) & ENTRY_STATIC)) r->bad = 1;
+  if (u32(r) != ENTRY_STATIC) r->bad = 1; /* flags: nothing open, and no states */
   for (int k = 0; k < 2; k++)
     for (uint32_t n = u32(r); n-- > 0 && !r->bad;) read_port(r, &reg);
   skip_items(r, 8, 8);
