@@ -82,6 +82,7 @@ static double cost_of(const Counter *c, const Expr *e)
 {
   const Timing *t = c->t;
   bool real = dtype_is_float(e->dtype);
+  if (e->kind >= E_EQ && e->kind <= E_NOT) return t->simple; /* comparisons */
   switch ((ExprKind)e->kind) {
   case E_LOAD: return map_has(&c->registers, e->u.buffer) && constant_index(e->nargs, e->arg) ? 0 : t->load;
   case E_ADD:
@@ -118,15 +119,6 @@ static double cost_of(const Counter *c, const Expr *e)
     case IN_TRUNC: return real ? 2 * t->fp : t->simple;
     default: return real ? t->call : t->simple;
     }
-  case E_EQ:
-  case E_NE:
-  case E_LT:
-  case E_LE:
-  case E_GT:
-  case E_GE:
-  case E_AND:
-  case E_OR:
-  case E_NOT: return t->simple;
   default: return 0;
   }
 }
