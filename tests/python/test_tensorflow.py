@@ -203,7 +203,8 @@ CASES = {
     "shapes": lambda tf, x: [tf.reshape(x, (2, -1)), tf.transpose(x, (0, 3, 1, 2)), x[:, 1:-1, ::-2, tf.newaxis, 2],
                              x[..., 1:], tf.squeeze(x[:1]), tf.expand_dims(x, -2), tf.concat([x, x * 2], 1),
                              tf.stack([x, -x], 1), *tf.unstack(x, axis=0), *tf.split(x, 2, -1),
-                             *tf.split(x, [1, 2, 4], 2), *tf.split(x, 2, 0), *tf.split(x, [1, 5], 1), tf.tile(x, (1, 2, 1, 1)), tf.reverse(x, (1, -1)),
+                             *tf.split(x, [1, 2, 4], 2), *tf.split(x, 2, 0),
+                             *tf.split(x, [1, 5], 1), tf.tile(x, (1, 2, 1, 1)), tf.reverse(x, (1, -1)),
                              tf.pad(x, ((0, 0), (1, 2), (0, 1), (0, 0)), constant_values=3.0),
                              tf.pad(x, ((0, 0), (1, 2), (0, 1), (0, 0)), "REFLECT"),
                              tf.slice(x, (0, 1, 2, 0), (1, 3, -1, 2)),
@@ -315,7 +316,7 @@ def test_recurrent_layers(tf, tmp_path):
     model = keras.Sequential([keras.layers.Input((6, 3)), *layers])
     model.export(str(tmp_path / "net"), verbose=False)
     x = RNG.standard_normal((2, 6, 3)).astype("float32")
-    mod, _ = relay.frontend.from_tensorflow(tmp_path / "net", shape={"keras_tensor": (2, 6, 3)})
+    mod, _ = relay.frontend.from_tensorflow(tmp_path / "net", shape={model.inputs[0].name: (2, 6, 3)})
     name = mod["main"].params[0].name_hint
     np.testing.assert_allclose(run(mod, {name: x})[0], model(x).numpy(), rtol=1e-4, atol=1e-5)
 
@@ -328,6 +329,6 @@ def test_a_keras_network(tf, tmp_path):
     model = keras.applications.MobileNetV2(weights=None, input_shape=(64, 64, 3), alpha=0.35, classes=10)
     model.export(str(tmp_path / "net"), verbose=False)
     x = RNG.standard_normal((1, 64, 64, 3)).astype("float32")
-    mod, _ = relay.frontend.from_tensorflow(tmp_path / "net", shape={"keras_tensor": (1, 64, 64, 3)})
+    mod, _ = relay.frontend.from_tensorflow(tmp_path / "net", shape={model.inputs[0].name: (1, 64, 64, 3)})
     name = mod["main"].params[0].name_hint
     np.testing.assert_allclose(run(mod, {name: x})[0], model(x).numpy(), rtol=1e-4, atol=1e-5)

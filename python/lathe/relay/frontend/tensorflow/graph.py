@@ -281,6 +281,6 @@ def absent(nodes: Sequence[Any], functions: Dict[str, Any], wanted: Sequence[str
 
 
 __all__ = [
-    "Dead", "FOLDED", "Graph", "Node", "ROWS", "Refused", "Variable", "absent", "dt", "expr", "ints", "known", "like", "op",
-    "rank", "refuse", "row", "sizes",
+    "Dead", "FOLDED", "Graph", "Node", "ROWS", "Refused", "Variable", "absent", "dt", "expr", "ints", "known",
+    "like", "op", "rank", "refuse", "row", "sizes",
 ]

@@ -135,4 +135,6 @@ def _switch(n: Node, x: Any, condition: Any) -> List[Any]:
 @row("Merge", "RefMerge")
 def _merge(n: Node, *args: Any) -> List[Any]:
     alive = [i for i, a in enumerate(args) if not isinstance(a, Dead)]
-    return [args[alive[0]], np.array(alive[0], "int32")] if len(alive) == 1 else refuse("branches of TensorFlow 1 on data")
+    if len(alive) != 1:
+        return refuse("branches of TensorFlow 1 on data")
+    return [args[alive[0]], np.array(alive[0], "int32")]

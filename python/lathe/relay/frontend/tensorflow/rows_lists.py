@@ -1,5 +1,5 @@
-"""Rows for lists of tensors, which recurrent layers carry through their loops: a list is one tensor, its items along the
-first axis.  How large the items are is often known only when one is set; until then a list is a promise."""
+"""Rows for lists of tensors, which recurrent layers carry through their loops: a list is one tensor, its items along
+the first axis.  How large the items are is often known only when one is set; until then a list is a promise."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ UNARY = {
 }  # fmt: skip
 _NUMPY: Dict[str, Callable[..., Any]] = {
     "Abs": np.abs, "Ceil": np.ceil, "Floor": np.floor, "Neg": np.negative, "Sqrt": np.sqrt,
-    "Rsqrt": lambda x: 1 / np.sqrt(x), "OnesLike": np.ones_like, "ZerosLike": np.zeros_like, "LogicalNot": np.logical_not,
+    "Rsqrt": lambda x: 1 / np.sqrt(x), "OnesLike": np.ones_like, "ZerosLike": np.zeros_like,
+    "LogicalNot": np.logical_not,
 }  # fmt: skip
 
 

@@ -120,7 +120,8 @@ def _resize(n: Node, x: Any, size: Any) -> RelayExpr:
     if linear and dt(x) != "float32":
         x = op("cast", x, dtype="float32")
     return op("image.resize2d", x, size=ints(size, "a size"), layout="NHWC",
-              method="linear" if linear else "nearest_neighbor", coordinate_transformation_mode=where, rounding_method="" if linear else rounding)  # fmt: skip
+              method="linear" if linear else "nearest_neighbor",
+              coordinate_transformation_mode=where, rounding_method="" if linear else rounding)  # fmt: skip
 
 
 @row("L2Loss")
