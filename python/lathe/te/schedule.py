@@ -229,7 +229,8 @@ class Stage(Object):
         """Stores what the stage gives at mapping_function(indices), a list of indices; a placeholder is taken in that
         layout.  A compute then runs over the axes of the new layout, which are returned."""
         index = IndexMap.from_func(mapping_function, len(self.op.output(0).shape))
-        return call("stage_transform_layout", self, index.initial_indices, index.final_indices)
+        leaves = call("stage_transform_layout", self, index.initial_indices, index.final_indices)
+        return leaves[: len(index.final_indices)]  # the axes of reductions stand behind
 
     # ---- not available
 
