@@ -9,7 +9,9 @@ from .scope_builder import ScopeBuilder
 from .ty import FuncType, IncompleteType, TupleType
 
 
-def while_loop(cond: Callable[..., Any], loop_vars: Sequence[Any], loop_bodies: Callable[..., Sequence[Any]]) -> RelayExpr:
+def while_loop(
+    cond: Callable[..., Any], loop_vars: Sequence[Any], loop_bodies: Callable[..., Sequence[Any]]
+) -> RelayExpr:
     """A function of the loop's variables that gives their last values as a tuple: while cond(*values) holds, values
     become loop_bodies(*values).  It is called with the first values; the types are those of loop_vars."""
     sb = ScopeBuilder()

@@ -10,7 +10,9 @@ from .expr import (
     ProducerLoad, Ramp, Reduce, Select, SizeVar, StringImm, Sub, Var, const, convert)
 from .function import IndexMap, PrimFunc, TensorIntrin
 from . import schedule
-from .schedule import BlockRV, ExprRV, Instruction, InstructionKind, LoopRV, Schedule, ScheduleError, ScheduleState, StmtSRef, Trace
+from .schedule import (
+    BlockRV, ExprRV, Instruction, InstructionKind, LoopRV, Schedule, ScheduleError, ScheduleState, StmtSRef, Trace,
+)
 from .stmt import (
     AttrStmt, Allocate, Block, BufferRegion, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt,
     Stmt, While, stmt_seq)

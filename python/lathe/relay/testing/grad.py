@@ -54,7 +54,9 @@ def check_grad(
     backward = gradient(typed, mode=mode)
     if inputs is None:
         inputs = [_np_randn_from_type(p.checked_type, scale, mean) for p in typed.params]
-    inputs = [np.asarray(x.numpy() if isinstance(x, nd.NDArray) else x) for x in inputs] if test_inputs is None else list(inputs)
+    inputs = list(inputs)
+    if test_inputs is None:
+        inputs = [np.asarray(x.numpy() if isinstance(x, nd.NDArray) else x) for x in inputs]
     tested = inputs if test_inputs is None else list(test_inputs)
     if any(not any(t is x for x in inputs) for t in tested):
         raise error.ArgumentError("check_grad: test_inputs are some of the inputs themselves")

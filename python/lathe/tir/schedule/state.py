@@ -59,4 +59,6 @@ class ScheduleState:
         for rv, given in self._schedule._given.values():
             if given.same_as(stmt):
                 return StmtSRef(self._schedule, rv)
-        raise error.ArgumentError("ScheduleState.get_sref: the statement is none that Schedule.get gave since the last change")
+        raise error.ArgumentError(
+            "ScheduleState.get_sref: the statement is none that Schedule.get gave since the last change"
+        )
