@@ -625,6 +625,31 @@ static const char *how_ended(Parent *p)
   return arena_printf(p->arena, "it ended with status %d", WEXITSTATUS(status));
 }
 
+/* Seconds that the child has had of processors, and whether it could use more now. */
+static double processor_seconds(pid_t pid, bool *ready)
+{
+  char path[64];
+  char state = 'S';
+  unsigned long user = 0;
+  unsigned long system = 0;
+  snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+  FILE *f = fopen(path, "r");
+  if (f && fscanf(f, "%*d (%*[^)]) %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &state, &user, &system) != 3)
+    user = system = 0;
+  if (f) fclose(f);
+  *ready = state == 'R';
+  return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+/* It said nothing for longer than it may: on a busy machine it may have been waiting for a processor most of the time. */
+static bool has_hung(pid_t pid, double silent, double worked, double patience)
+{
+  enum { BUSY = 4 };
+  bool ready;
+  double now = processor_seconds(pid, &ready);
+  return !ready || now - worked > 0.5 * patience || silent > BUSY * patience;
+}
+
 /* One child, until it has no more to say. */
 static void follow_child(Parent *p)
 {
@@ -632,6 +657,7 @@ static void follow_child(Parent *p)
   double limit = p->o->run_limit > 0 ? p->o->run_limit : 10;
   double since = clock_seconds();
   start_child(p);
+  double worked = 0;
   while (!p->stop && p->at < p->spec->n) {
     struct pollfd f = {.fd = p->fd, .events = POLLIN};
     ctx_poll(p->ctx);
@@ -643,8 +669,9 @@ static void follow_child(Parent *p)
       break;
     }
     double patience = p->running ? limit : build;
-    if (news) since = clock_seconds();
-    else if (clock_seconds() - since > patience) {
+    bool ready;
+    if (news) since = clock_seconds(), worked = processor_seconds(p->pid, &ready);
+    else if (clock_seconds() - since > patience && has_hung(p->pid, clock_seconds() - since, worked, patience)) {
       const char *why = arena_printf(p->arena, "nothing was heard for %.3g seconds", patience);
       if (p->based) give_failure(p, TUNE_HANG, why);
       else give_all(p, arena_printf(p->arena, "the untuned kernel: %s", why));

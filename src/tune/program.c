@@ -371,7 +371,7 @@ TuneProgram tune_program(Ctx *ctx, Arena *arena, const PrimFunc *f, const Target
                        .start = clock_seconds(),
                        .seed = o->seed};
   if (s->measure.threads <= 0) s->measure.threads = target->num_cores;
-  if (s->measure.build_limit <= 0) s->measure.build_limit = 15;
+  if (s->measure.build_limit <= 0) s->measure.build_limit = 8;
   if (o->nworkers) s->measure.workers = tune_workers(ctx, arena, o->nworkers, o->workers, 0);
   if (db && o->resume) resume(s);
   if (db) begin_elsewhere(s);

@@ -43,7 +43,7 @@ typedef struct Step {
   LoopRV loop;
   BlockRV made;
   int read; /* TRANSPOSE: the buffer that is copied, with … */
-  int axis; /* … this axis last */
+  int axis; /* … this axis last; PARTS: where the axis of the parts is put */
 } Step;
 
 static void transpose(Step *t);
@@ -58,7 +58,7 @@ static void do_step(Ctx *ctx, void *arg)
   case FUSED_UNDER: sched_reverse_compute_at(s, t->block, t->loop, true, -1); break;
   case VECTORS: sched_vectorize(s, t->loop); break;
   case THREADS: sched_parallel(s, t->loop); break;
-  case PARTS: t->made = sched_rfactor(s, t->loop, 0); break;
+  case PARTS: t->made = sched_rfactor(s, t->loop, t->axis); break;
   case INIT: t->made = sched_decompose_reduction(s, t->block, t->loop); break;
   case WRITTEN_OUT: sched_unroll(s, t->loop); break;
   case LOCAL: sched_set_scope(s, t->block, 0, "local"); break;
@@ -144,9 +144,32 @@ static void inline_all(Sketch *k)
 
 /* ---- marks ----------------------------------------------------------------------------------------------- */
 
+static int64_t loop_extent(Sketch *k, LoopRV loop)
+{
+  const Expr *e = sched_loop_stmt(k->s, loop)->u.loop.extent;
+  return e->kind == E_INT ? e->u.i : 0;
+}
+
+/* The last of a loop's steps that divide it, where all together would be too many lanes. */
+static LoopRV narrow(Sketch *k, LoopRV loop)
+{
+  enum { MOST = 16 }; /* vectors */
+  int64_t lanes = target_lanes(k->target, 32);
+  int64_t extent = loop_extent(k, loop);
+  if (extent <= MOST * lanes) return loop;
+  int64_t width = 4 * lanes;
+  while (width > 1 && extent % width) width /= 2;
+  LoopRV part[2];
+  SchedArg factors[] = {{.kind = SA_NONE}, {.kind = SA_INT, .u.i = width}};
+  SchedArg args[] = {{.kind = SA_LOOP, .u.i = loop.id}, {.kind = SA_LIST, .u.list = {factors, 2}}};
+  SchedArg made = sched_call(k->s, "split", 2, args);
+  for (int i = 0; i < 2; i++) part[i].id = (int)made.u.list.v[i].u.i;
+  return part[1];
+}
+
 static void vectorize(Sketch *k, LoopRV loop)
 {
-  Step t = {.k = k, .what = VECTORS, .loop = loop};
+  Step t = {.k = k, .what = VECTORS, .loop = narrow(k, loop)};
   attempt(&t);
 }
 
@@ -219,12 +242,15 @@ static void parts_rule(Sketch *k, const BlockFacts *f)
   int n = sched_get_loops(k->s, block, k->arena, &loop);
   LoopRV sum = fuse(k, n - f->space, loop + f->space);
   split_by(k, sum, sample(k, 4, widths), part);
-  Step t = {.k = k, .what = PARTS, .loop = part[1]};
+  Step t = {.k = k, .what = PARTS, .loop = part[1], .axis = f->space};
   if (!attempt(&t)) return;
   n = sched_get_loops(k->s, t.made, k->arena, &loop); /* results, sum, lanes in some order: lanes innermost */
   if (n >= 2) {
     Step first = {.k = k, .what = INIT, .block = t.made, .loop = loop[f->space]};
-    if (f->space) {
+    if (f->space) { /* the parts of a result stay in registers until they are added */
+      Step under = {.k = k, .what = FUSED_UNDER, .loop = loop[f->space - 1], .block = sched_get_block(k->s, f->name)};
+      Step local = {.k = k, .what = LOCAL, .block = t.made};
+      if (attempt(&under)) attempt(&local);
       Step threads = {.k = k, .what = THREADS, .loop = loop[0]};
       attempt(&threads);
     }
@@ -248,12 +274,13 @@ static void tile_loop(Sketch *k, LoopRV loop, int n, LoopRV *out)
   for (int i = 0; i < n; i++) out[i].id = (int)made.u.list.v[i].u.i;
 }
 
-/* The block that reads what this one writes, if it is the only one and a map. */
-static const char *follower(Sketch *k, BlockRV block)
+/* The block that reads what this one writes, if it is the only one and a map; alike: over as many axes. */
+static const char *follower(Sketch *k, BlockRV block, bool alike)
 {
   BlockRV *consumer;
   if (sched_get_consumers(k->s, block, k->arena, &consumer) != 1) return NULL;
   const Block *b = sched_block_stmt(k->s, consumer[0])->u.block;
+  if (alike && b->niter != sched_block_stmt(k->s, block)->u.block->writes[0].buffer->ndim) return NULL;
   for (int i = 0; i < b->niter; i++)
     if (b->iter[i].kind != ITER_SPATIAL) return NULL;
   return b->name;
@@ -274,7 +301,7 @@ static void order_tiles(Sketch *k, int space, int sums, LoopRV (*at)[LEVELS], Lo
 /* A result goes through a tile of its own, or through what follows it; false: neither can be. */
 static bool close_tile(Sketch *k, BlockRV block, LoopRV under, bool own)
 {
-  const char *next = follower(k, block);
+  const char *next = follower(k, block, false);
   Step t = {.k = k, .what = FUSED_UNDER, .loop = under};
   if (next) t.block = sched_get_block(k->s, next);
   else if (own) t.block = sched_cache_write(k->s, block, 0, "global", 0, NULL);
@@ -325,7 +352,7 @@ static void transpose(Step *t)
   Module *m = sched_module(s);
   const Buffer *b = sched_block_stmt(s, t->block)->u.block->reads[t->read].buffer;
   int n = b->ndim;
-  t->made = sched_cache_read(s, t->block, t->read, "global", 0, NULL);
+  t->made = sched_cache_read(s, t->block, t->read, "global", 1, &t->block);
   IndexMap *map = arena_new_of(m->arena, IndexMap);
   const Var **in = arena_array(m->arena, const Var *, n);
   const Expr **out = arena_array(m->arena, const Expr *, n);
@@ -373,14 +400,17 @@ static void line_up_reads(Sketch *k, BlockRV block, const Var *vector)
   }
 }
 
-/* Loops of a block from this one on: the last as vectors, the others written out. */
+/* Loops of a block from this one on: the last as vectors, the others written out where they are few steps. */
 static void write_out(Sketch *k, BlockRV block, int from)
 {
+  enum { MOST = 16 };
   LoopRV *loop;
   int n = sched_get_loops(k->s, block, k->arena, &loop);
-  for (int i = from; i < n - 1; i++) {
+  int64_t steps = 1;
+  for (int i = n - 2; i >= from; i--) {
     Step t = {.k = k, .what = WRITTEN_OUT, .loop = loop[i]};
-    attempt(&t);
+    steps *= loop_extent(k, loop[i]);
+    if (steps <= MOST) attempt(&t);
   }
   if (n > from) vectorize(k, loop[n - 1]);
 }
@@ -416,13 +446,11 @@ static int steps_of(int64_t extent, int64_t *out)
   return n;
 }
 
-static int64_t loop_extent(Sketch *k, LoopRV loop) { return sched_loop_stmt(k->s, loop)->u.loop.extent->u.i; }
-
 /* Sums go through a tile of their own, or into what follows; then the marks. */
 static void finish_registers(Sketch *k, BlockRV block, int nouter, const LoopRV *outer, LoopRV sum, int ninner,
                              const LoopRV *inner)
 {
-  const char *next = follower(k, block);
+  const char *next = follower(k, block, true);
   Step under = {.k = k, .what = FUSED_UNDER, .loop = outer[nouter - 1]};
   under.block = next ? sched_get_block(k->s, next) : sched_cache_write(k->s, block, 0, "local", 0, NULL);
   bool closed = attempt(&under);
@@ -507,6 +535,12 @@ static bool is_long_sum(const BlockFacts *f)
   return f->sums && f->results < FEW && f->steps / f->results >= MANY;
 }
 
+/* Sums long enough for vectors along them, whatever the number of results. */
+static bool may_come_in_parts(Sketch *k, const BlockFacts *f)
+{
+  return f->sums && f->steps / f->results >= 8 * target_lanes(k->target, 32);
+}
+
 static void sketch_body(Sketch *k)
 {
   inline_all(k);
@@ -516,7 +550,7 @@ static void sketch_body(Sketch *k)
       const BlockFacts *f = is_there(k, all.v[i].name) ? facts_of(k, all.v[i].name) : NULL;
       if (!f || (f->sums == 0) == (pass == 0)) continue;
       if (!f->sums) map_rule(k, f);
-      else if (is_long_sum(f)) parts_rule(k, f);
+      else if (is_long_sum(f) || (may_come_in_parts(k, f) && draw(&k->seed) % 3 == 0)) parts_rule(k, f);
       else if (f->space && draw(&k->seed) % 4) register_rule(k, f);
       else if (f->space) tile_rule(k, f);
     }
@@ -530,7 +564,7 @@ bool tune_rule(Arena *arena, Sched *s, const Target *target, TuneRule rule, cons
   switch (rule) {
   case RULE_INLINE: return !f->output && !f->sums && inline_one(&k, block);
   case RULE_PARTS:
-    if (!is_long_sum(f)) return false;
+    if (!is_long_sum(f) && !may_come_in_parts(&k, f)) return false;
     parts_rule(&k, f);
     return true;
   case RULE_TILE:
