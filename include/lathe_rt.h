@@ -304,8 +304,8 @@ typedef LatheRtCode (*LatheRtModuleLoad)(void *user, const char *name, const voi
                                          LatheRtError *err);
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_module_kind_add(const char *kind, LatheRtModuleLoad load, void *user,
                                                                  LatheRtError *err);
-/* A plugin: a shared library with the loader of a kind, which it exports in the symbol `lathe_plugin`.  Where a model has
- * a module of a kind that nobody has added, lathe_plugin_KIND.so is looked for in the folders of LATHE_PLUGIN_PATH
+/* A plugin: a shared library with the loader of a kind, which it exports in the symbol `lathe_plugin`.  Where a model
+ * has a module of a kind that nobody has added, lathe_plugin_KIND.so is looked for in the folders of LATHE_PLUGIN_PATH
  * (absolute, with colons between them) and in the folder lathe-plugins beside the runtime, and nowhere else.  It stays
  * for the life of the process.  One that others than root and this user can write is refused. */
 typedef struct LatheRtPlugin {
@@ -369,9 +369,9 @@ typedef struct LatheRtModelData {
   const void *const *consts;               /* NULL, or where each constant lies instead: models in memory */
   const LatheRtModuleInfo *const *modules; /* its libraries; NULL: the module itself is the only one */
 } LatheRtModelData;
-/* A file with code for several CPUs exports an array of these as `lathe_variants`, ended by a row of zeros: whole models,
- * the most demanding first.  The first whose features this machine has is the one that is loaded.  `lathe_module` and
- * `lathe_model` are those of the last. */
+/* A file with code for several CPUs exports an array of these as `lathe_variants`, ended by a row of zeros: whole
+ * models, the most demanding first.  The first whose features this machine has is the one that is loaded.
+ * `lathe_module` and `lathe_model` are those of the last. */
 typedef struct LatheRtVariant {
   const LatheRtModuleInfo *module;
   const LatheRtModelData *model;

@@ -5,9 +5,9 @@
  *   arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -Os -c -Iinclude runtime/tiny.c -o lathe_rt_tiny.o
  *
  * It serves the NAME_load and NAME_run that `lathe compile -o NAME.o` (.a, .c) writes, for models whose sizes are all
- * known, and of lathe_rt.h the functions below; a program that asks for others does not link.  A run reads the program's
- * instructions as they lie in the model (model_format.h), so that an executor needs little memory beside its tensors.
- * The bytes of a linked model are trusted as its code is: their end is checked, their meaning is not. */
+ * known, and of lathe_rt.h the functions below; a program that asks for others does not link.  A run reads the
+ * program's instructions as they lie in the model (model_format.h), so that an executor needs little memory beside its
+ * tensors.  The bytes of a linked model are trusted as its code is: their end is checked, their meaning is not. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -20,7 +20,8 @@ const OptionRow cli_options[] = {
     OPTION('F', "-f", "FORMAT", format, ONE, "so c o a mlf web",
            "so, c, o and a as the file's ending says, for the runtime (default); with -f c, o or a the model becomes a"
            " program ahead of time: plain C that needs no runtime; mlf: the same as an archive in TVM's model library"
-           " format (.tar); web: WebAssembly with an ES module, its types and a test page, in the folder that -o names"),
+           " format (.tar); web: WebAssembly with an ES module, its types and a test page, in the folder that -o"
+           " names"),
     OPTION('G', "--pool", "NAME=SIZE", pools, MANY, NULL,
            "memory that a program ahead of time works in, as in sram=64k; earlier ones are preferred (repeat for more;"
            " default: one, as large as it takes)"),
@@ -93,7 +94,8 @@ const OptionRow cli_options[] = {
     OPTION('Q', "--worker", NULL, worker, FLAG, NULL,
            "measures what another tuner asks for: jobs from the standard input, answers to the standard output"),
     OPTION('S', "--workers", "COMMAND", workers, MANY, NULL,
-           "of loop programs: a worker that a shell starts ('ssh host lathe tune --worker'); may be given several times"),
+           "of loop programs: a worker that a shell starts ('ssh host lathe tune --worker'); may be given several"
+           " times"),
     OPTION('V', "--threads", "N", threads, ONE, NULL,
            "threads that the model will run on (default: the target's cores); the same as -num-cores=N in the target"),
     /* quantization */
@@ -122,11 +124,11 @@ const OptionRow cli_options[] = {
     OPTION('d', "--dump-dir", "DIR", dump_dir, ONE, TAKES_DIR, "writes every stage as numbered text"),
     OPTION('T', "--time", NULL, time, FLAG, NULL, "shows where the time went"),
     OPTION('B', "--plans", NULL, plans, FLAG, NULL,
-           "each kernel's workload, plan, predicted time and how many plans there were, as --plan takes them; a model file is"
-           " compiled for it"),
+           "each kernel's workload, plan, predicted time and how many plans there were, as --plan takes them; a"
+           " model file is compiled for it"),
     OPTION('A', "--alternatives", "NODE", alternatives, ONE, NULL,
-           "all plans for the calls of this name (or workload) with their predicted times, the one that was taken marked"
-           " '*'"),
+           "all plans for the calls of this name (or workload) with their predicted times, the one that was taken"
+           " marked '*'"),
     OPTION('J', "--cost", NULL, cost, FLAG, NULL,
            "what the model costs as a program ahead of time for the target: flash, RAM, stack, multiply-accumulates of"
            " each layer, memory over time; implied by the target of a microcontroller"),
@@ -155,9 +157,9 @@ const Command cli_commands[] = {
      "lathe build examples/matmul.py -o matmul.c --target c\n",
      TAKES_FILE, cli_run_build, false},
     {"compile", "compile a model into one file that runs", "MODEL -o OUTPUT [options]",
-     "Imports the model (ONNX, TFLite, or Relay text), optimises it and writes one self-contained file: code, weights and"
-     " everything a run needs.  What torch.export saved (.pt2) and TorchScript modules (.pt) are compiled through the"
-     " Python package.",
+     "Imports the model (ONNX, TFLite, or Relay text), optimises it and writes one self-contained file: code, weights"
+     " and everything a run needs.  What torch.export saved (.pt2) and TorchScript modules (.pt) are compiled through"
+     " the Python package.",
      "oFt@sgGHIEODrcZUwmxdT", NULL,
      "lathe compile net.onnx -o net.so --shape input=1,3,224,224\n"
      "lathe compile net.onnx -o net_arm.so --target \"llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1\"\n"
@@ -189,7 +191,8 @@ const Command cli_commands[] = {
      "lathe tune net.onnx --shape input=1,3,224,224 --time 5m --db tune.db\n"
      "lathe tune net.onnx --shape input=1,3,224,224 --trials 200 --threads 1 --db tune.db --resume\n"
      "lathe compile net.onnx --shape input=1,3,224,224 -o net.so --tuned tune.db\n"
-     "lathe tune examples/matmul.py --trials 20 --db tune.db && lathe build examples/matmul.py -o matmul.so --tuned tune.db\n",
+     "lathe tune examples/matmul.py --trials 20 --db tune.db && lathe build examples/matmul.py -o matmul.so --tuned"
+     " tune.db\n",
      TAKES_FILE, cli_run_tune, false},
     {"db", "look into databases of tuning, and bring them together", "list|show|export|import|merge|prune DB [FILE …]",
      "list DB: the workloads.  show DB [NAME]: the measurements of workloads with NAME in their names.  export DB: all"
@@ -230,10 +233,11 @@ const Command cli_commands[] = {
      TAKES_FILE, cli_run_inspect, false},
     {"micro", "projects for microcontrollers: a model with golden vectors, built and run in QEMU",
      "new MODEL -o FOLDER | build FOLDER | run FOLDER | size FOLDER | boards",
-     "new: compiles the model for a board's processor, runs it on this machine, and writes a project with the program, the"
-     " inputs and the outputs they must give (inputs are random where nothing is said).  build: compiles it with the Arm"
-     " or RISC-V GNU tools.  run: runs it in QEMU, compares the outputs (integers bit for bit) and shows the instructions"
-     " of each layer.  size: bytes of the model's code, constants and stack.  boards: what QEMU has.",
+     "new: compiles the model for a board's processor, runs it on this machine, and writes a project with the"
+     " program, the inputs and the outputs they must give (inputs are random where nothing is said).  build: compiles"
+     " it with the Arm or RISC-V GNU tools.  run: runs it in QEMU, compares the outputs (integers bit for bit) and"
+     " shows the instructions of each layer.  size: bytes of the model's code, constants and stack.  boards: what"
+     " QEMU has.",
      "9M0tsiODrcxj", NULL,
      "lathe micro new net.tflite -o net_m4 --board mps2-an386\n"
      "lathe micro run net_m4\n"
@@ -241,8 +245,8 @@ const Command cli_commands[] = {
      "lathe micro new net.onnx --shape input=1,3,224,224 -o sketch --target cortex-m7 --layout arduino\n",
      "new build run size boards", cli_run_micro, true},
     {"opt", "run passes and print the graph", "FILE [options] | --list",
-     "Reads Relay text (- for standard input) or an ONNX or TFLite model.  Without --pass the default passes of the level run;"
-     " --time goes to standard error.",
+     "Reads Relay text (- for standard input) or an ONNX or TFLite model.  Without --pass the default passes of the"
+     " level run; --time goes to standard error.",
      "aLOtsDrcmxqTj", NULL,
      "lathe opt net.relay --pass SimplifyInference,FoldConstant,FuseOps\n"
      "lathe opt net.onnx --opt-level 3 --time\n"

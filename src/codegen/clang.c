@@ -1,8 +1,9 @@
 /* clang.c: machines that have no C library here: clang compiles for them, with a math.h of Lathe's own.
  *
- * Where there is an operating system its library is linked there, and the header only declares it.  WebAssembly has none:
- * what the machine has as an instruction (sqrt, floor, …) is compiled to it, functions of float32 are spelled out before
- * code is made (src/lower/math.c), and functions of float64 are imported from the page's Math, as module "math". */
+ * Where there is an operating system its library is linked there, and the header only declares it.  WebAssembly has
+ * none: what the machine has as an instruction (sqrt, floor, …) is compiled to it, functions of float32 are spelled out
+ * before code is made (src/lower/math.c), and functions of float64 are imported from the page's Math, as module
+ * "math". */
 #include "codegen/codegen.h"
 
 /* clang-format off */

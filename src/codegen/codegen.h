@@ -47,7 +47,8 @@ Code *codegen_c(Ctx *, const Target *, int n, Kernel *const *);
 Code *codegen_c_launch(Ctx *, const Target *, int n, Kernel *const *);
 /* Kernels that were lowered to stand alone (LowerConfig.alone), as functions of a file that needs no runtime:
  *   KERNEL NAME(args…, sizes…[, void *workspace])     a static void function; the last where the kernel has one
- * behind the types and helpers that they use; one without a body is somebody else's.  Plain C99 where the target has no vectors, else with GNU vectors. */
+ * behind the types and helpers that they use; one without a body is somebody else's.  Plain C99 where the target has no
+ * vectors, else with GNU vectors. */
 typedef struct CodeAlone {
   const char *text;
   const char **name; /* of each kernel's function */

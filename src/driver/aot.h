@@ -86,7 +86,8 @@ typedef Vec(AotFile) AotFiles;
 /* What the C names of entry k begin with: the first entry's are the model's, those of the others have the entry's name
  * in them. */
 const char *aot_entry_prefix(Arena *, const Aot *, const char *name, int k);
-/* STEM.h, STEM.c and, where weights are beside, STEM.c.weights (for WebAssembly STEM.weights.s with it); in C the model is called linkable_name(STEM). */
+/* STEM.h, STEM.c and, where weights are beside, STEM.c.weights (for WebAssembly STEM.weights.s with it); in C the model
+ * is called linkable_name(STEM). */
 void aot_files(Aot *, Arena *, const char *stem, WeightsPlace, AotFiles *out);
 /* The elements of an array in braces, its end included. */
 void aot_put_elements(Text *, DType, const void *, int64_t n);

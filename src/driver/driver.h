@@ -86,8 +86,8 @@ typedef struct CompileOptions {
 typedef struct Compiled Compiled;
 /* Runs the passes on a copy of m, lowers @main and what it calls, plans storage, generates code. */
 Compiled *driver_compile(Ctx *, Module *m, const CompileOptions *);
-/* variants.c: the same for several CPUs (target_variant) of the options' target: one file holds all, and loading it picks
- * the most demanding one that the machine has everything for. */
+/* variants.c: the same for several CPUs (target_variant) of the options' target: one file holds all, and loading it
+ * picks the most demanding one that the machine has everything for. */
 Compiled *driver_compile_variants(Ctx *, Module *m, const CompileOptions *, int n, const char *const *cpus);
 Compiled *compiled_retain(Compiled *);
 void compiled_release(Compiled *);
@@ -125,7 +125,8 @@ const char *compiled_aot_report(Compiled *, Arena *, AotReportForm);
 const void *compiled_aot_file(Compiled *, Arena *, const char *name, const char *ending, size_t *n);
 /* compiled_export, driver_check_export: .c, .o, .a, .tar (TVM's model library format) and .js, for browsers. */
 void driver_check_export_aot(Ctx *, const Target *, const char *path);
-/* aot_measure.c: the bytes of a program ahead of time that was written to PATH.c before, for a target (NULL: this machine). */
+/* aot_measure.c: the bytes of a program ahead of time that was written to PATH.c before, for a target (NULL: this
+ * machine). */
 const char *driver_source_cost(Ctx *, Arena *, const Target *, const char *path, bool json);
 
 /* ---- projects for microcontrollers around them: micro.c, micro_project.c ---------------------------------- */

@@ -127,7 +127,7 @@ static const char *check_text(const Maker *m)
   return text_str(&t);
 }
 
-/* ---- words of the texts ---------------------------------------------------------------------------------------------- */
+/* ---- words of the texts ------------------------------------------------------------------------- */
 
 static const char *readme_tail(MicroLayout layout)
 {
@@ -185,7 +185,7 @@ static void set_words(Maker *m, const Target *t)
   set(m, "readme", fill(m, readme_tail(m->layout)));
 }
 
-/* ---- the project ------------------------------------------------------------------------------------------------------ */
+/* ---- the project -------------------------------------------------------------------------------- */
 
 static MicroLayout layout_of(Ctx *ctx, const char *name)
 {

@@ -171,7 +171,7 @@ static const char makefile[] =
     "\t  -kernel @stem@.elf </dev/null || ok=1; cat run.txt; exit $$ok\n\n"
     "clean:\n\trm -f @stem@.elf counted.o model.o model.su run.txt\n\n.PHONY: run clean\n";
 
-/* ---- platforms ----------------------------------------------------------------------------------------------------- */
+/* ---- platforms ---------------------------------------------------------------------------------- */
 
 static const char zephyr_cmake[] =
     "cmake_minimum_required(VERSION 3.20)\n"
@@ -212,7 +212,7 @@ static const char platformio_ini[] =
     "build_flags = -O2 -fno-math-errno -ffp-contract=fast -Isrc -Imodel\n"
     "build_src_filter = +<*> +<../model/>\n";
 
-/* ---- which files a layout has ------------------------------------------------------------------------------------------ */
+/* ---- which files a layout has ------------------------------------------------------------------- */
 
 #define BARE(board)                                                                               \
   {"README.md", readme}, {"Makefile", makefile}, {"board.ld", linker_script}, {"board.c", board}, \

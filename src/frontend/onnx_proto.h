@@ -8,8 +8,8 @@
  * `has` tells which singular fields were present: bit k for field number k.
  *
  * onnx_proto_write writes the same messages by the same tables.  Every field that ONNX defines is in them; what nobody
- * here looks into (documentation, metadata, annotations) is kept as its bytes, so that a model that was read and written
- * again says what it said before. */
+ * here looks into (documentation, metadata, annotations) is kept as its bytes, so that a model that was read and
+ * written again says what it said before. */
 #ifndef LATHE_ONNX_PROTO_H
 #define LATHE_ONNX_PROTO_H
 

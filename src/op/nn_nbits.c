@@ -2,9 +2,9 @@
  *
  *   out[…, j] = sum over k of data[…, k] * (weight[j, k] - zero[j, k / block]) * scale[j, k / block]
  *
- * The weight is bytes: of 8 bits one for each element of a row, of 4 bits one for two, the first in its lower half.  Rows
- * are whole blocks long; what stands behind the last element of data meets nothing.  A zero point is one number for
- * all, or one for each block.  In blocks of rows (NC16n) row 16 j + i of each operand is (j, …, i). */
+ * The weight is bytes: of 8 bits one for each element of a row, of 4 bits one for two, the first in its lower half.
+ * Rows are whole blocks long; what stands behind the last element of data meets nothing.  A zero point is one number
+ * for all, or one for each block.  In blocks of rows (NC16n) row 16 j + i of each operand is (j, …, i). */
 #include "op/nn_kit.h"
 
 DEFINE_ATTRS_TABLE(DenseNbits, DENSE_NBITS_ATTRS)

@@ -1,7 +1,7 @@
 /* composite.c: what an external compiler could take: MergeComposite and AnnotateTarget.
  *
- * MergeComposite: each match of a pattern of the context's table becomes a function with the attribute Composite and the
- * pattern's name, "dnnl.conv2d_bias_relu".  Patterns come in the table's order; what one has taken is closed to the
+ * MergeComposite: each match of a pattern of the context's table becomes a function with the attribute Composite and
+ * the pattern's name, "dnnl.conv2d_bias_relu".  Patterns come in the table's order; what one has taken is closed to the
  * next.
  *   needs   types          keeps   types          breaks  nothing
  *

@@ -439,8 +439,8 @@ static bool takes_tail(const Fuse *fu, int user, const Node *tail)
 }
 
 /* Of a group whose anchor's result becomes narrow (int8) and then wide again (int32, for the next operator), the wide
- * end goes to the kernel that reads it: what lies in memory between the two is narrow.  For targets where memory is what
- * is short. */
+ * end goes to the kernel that reads it: what lies in memory between the two is narrow.  For targets where memory is
+ * what is short. */
 static void cut_at_waists(Fuse *fu, int *group)
 {
   for (int root = 0; root < fu->n; root++) {

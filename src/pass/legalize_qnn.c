@@ -481,8 +481,8 @@ static const Node *before_the_cut(Turn *t, const Node *n)
   return first_of_parts(t, y, axis, parts, channels);
 }
 
-/* A depthwise convolution on a microcontroller, whose data is zero at its zero point: over bytes as they are stored.  The
- * int8 of zero point -128 that functions below zero give is uint8 of zero point 0. */
+/* A depthwise convolution on a microcontroller, whose data is zero at its zero point: over bytes as they are stored.
+ * The int8 of zero point -128 that functions below zero give is uint8 of zero point 0. */
 static const Node *depthwise_of_bytes(Turn *t, const Node *n)
 {
   double zx, zw;

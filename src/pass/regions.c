@@ -194,7 +194,8 @@ static void push_users(Merge *g, int place, int but)
   } while (at != place);
 }
 
-/* Does something outside of both regions stand between them?  The ends of a that b begins with do not count: they go. */
+/* Does something outside of both regions stand between them?  The ends of a that b begins with do not count: they
+ * go. */
 static bool has_detour(Merge *g, int a, int b)
 {
   g->stack.n = 0;

@@ -94,7 +94,8 @@ const PrimInfo *prim_info(int);
 const char *sched_trace_text(Arena *, const Sched *);
 /* Replays such text; raises with the line's number. */
 void sched_replay(Sched *, const char *trace_text);
-/* The same with the trace of a program of other sizes: sampled tiles become the nearest that divide this one's loops. */
+/* The same with the trace of a program of other sizes: sampled tiles become the nearest that divide this one's
+ * loops. */
 void sched_replay_fitted(Sched *, const char *trace_text);
 /* Makes an intrinsic known by its name, for traces that tensorize with it; it must
  * outlive the schedule. */
@@ -171,7 +172,7 @@ void sched_sample_perfect_tile(Sched *, LoopRV, int n, int64_t max_innermost, co
 LoopRV sched_sample_compute_location(Sched *, BlockRV, int decision); /* -2 inline, -1 root; below: draw */
 int64_t sched_int_value(Sched *, IntRV);
 
-/* ---- te_stage.c, te_mark.c, te_rewrite.c, te_layout.c: the te face --------------------------------------------------------- */
+/* ---- te_stage.c, te_mark.c, te_rewrite.c, te_layout.c: the te face ------------------------------ */
 
 /* A TeSched describes stages; its calls are checked at once by emitting the whole
  * description into a scratch schedule, and are undone when that is refused. */

@@ -641,7 +641,8 @@ static double processor_seconds(pid_t pid, bool *ready)
   return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* It said nothing for longer than it may: on a busy machine it may have been waiting for a processor most of the time. */
+/* It said nothing for longer than it may: on a busy machine it may have been waiting for a processor most of the
+ * time. */
 static bool has_hung(pid_t pid, double silent, double worked, double patience)
 {
   enum { BUSY = 4 };

@@ -49,7 +49,8 @@ static bool fits(const Node *call)
          conv_block(a->data_layout, 2) && str_ends(a->kernel_layout, "o") && call->arg[1]->type->ndim == 5;
 }
 
-/* Instructions where a tile is columns of one channel: loads that neighbours share, and sums that do not fit the registers. */
+/* Instructions where a tile is columns of one channel: loads that neighbours share, and sums that do not fit the
+ * registers. */
 static double micro_seconds(const Target *t, const Node *call, const DepthwisePlan *p)
 {
   enum { SUMS = 5, EPILOGUE = 16 };

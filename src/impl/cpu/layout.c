@@ -166,7 +166,8 @@ void transform_padded_schedule(ImplGroup *g)
     LoopRV squares = generic_split_by(g, plane, side, &pi);
     sched_reorder(g->s, 5, (const LoopRV[]){loop[0], loop[1], squares, pi, loop[ndim - 1]});
     if (guarded) sched_compute_at(g->s, block[0], loop[1], false, -1);
-    /* images and blocks stay two loops, so that the blocks which have channels of the padding alone can be told apart */
+    /* images and blocks stay two loops, so that the blocks which have channels of the padding alone can be told
+     * apart */
     double bytes = impl_likely_elements(g->anchor->type) * dtype_bytes(g->anchor->type->dtype);
     int threads = cost_threads(g->target, 0, 2 * bytes);
     if (threads > 1) sched_parallel(g->s, loop[known_size(g->anchor->type, 0) >= threads ? 0 : 1]);
