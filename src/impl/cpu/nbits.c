@@ -57,7 +57,6 @@ void nbits_plans(const ImplCall *call, PlanList *list)
 {
   const Node *n = call->call;
   const Target *t = call->target;
-  const DenseNbitsAttrs *a = attrs_of(n);
   const Type *x = n->arg[0]->type;
   const Type *w = n->arg[1]->type;
   int64_t lanes = target_lanes(t, 32);
@@ -75,7 +74,6 @@ void nbits_plans(const ImplCall *call, PlanList *list)
          p.rows++)
       plan_add(list, &p, seconds_of(t, n, &p), (double)(known_size(w, 0) * known_size(w, 1)));
   }
-  (void)a;
 }
 
 /* Rows of an operand in blocks, zeros behind the last. */
