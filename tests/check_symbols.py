@@ -80,7 +80,7 @@ def violations(build: pathlib.Path) -> list:
     words = owners()
     times, taken = mentioned(), wanted(build)
     folders = {layer: f"layer_{layer}.dir" for layer in check_layers.layers()}
-    folders.update(cli="lathe_cli.dir", runtime="runtime_objects.dir")
+    folders.update(cli="lathe_cli.dir", runtime="runtime_static.dir")
     found = []
     for layer, name in folders.items():
         symbols = list(defined(build / "CMakeFiles" / name))
