@@ -20,7 +20,7 @@ import tflite_writer
 OUTSIDE = {"nvrtc", "built_export", "compiled_export", "tune_network", "tune_program", "tune_measure",
            "tune_measure_plans", "tune_answer", "tuned_plans", "tuned_trace", "db_export", "db_import", "db_list",
            "db_merge", "db_prune", "db_show", "onnx_quantize", "onnx_compare",
-           "micro_project", "micro_build", "micro_run", "micro_size"}
+           "micro_project", "micro_build", "micro_run", "micro_size", "aot_source_cost"}
 #: A call with more allocations than this is tried at growing distances from here on.
 EVERY = 40
 
@@ -164,6 +164,8 @@ def stages(A, B, C):
     with pytest.raises(error.UnsupportedError):
         s4[R].set_store_predicate(f.var < 16)
     tvm.lower(s4, [P, R])
+    s5 = te.create_schedule(R.op)
+    s5[Q].transform_layout(lambda i: [i // 4, i % 4])
 
 
 def intrinsics():
