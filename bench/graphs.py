@@ -109,7 +109,8 @@ class Graph:
     def reduce(self, x):
         """Over an axis or two, and back over what was reduced."""
         shape = self.values[x]
-        axes = sorted(self.rng.choice(len(shape), size=int(self.rng.integers(1, min(3, len(shape)))), replace=False).tolist())
+        count = int(self.rng.integers(1, min(3, len(shape))))
+        axes = sorted(self.rng.choice(len(shape), size=count, replace=False).tolist())
         kept = [1 if i in axes else d for i, d in enumerate(shape)]
         op = str(self.rng.choice(["ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum"]))
         y = self.add(op, [x, self.constant(axes)], kept, keepdims=1)

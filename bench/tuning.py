@@ -401,9 +401,11 @@ def programs(args):
         times = before / after if trace else 1.0
         good &= times >= 5
         part = beside_numpy(make, func, trace, target)
+        beside = "" if part is None else f"{part:.2f}"
+        shares = " ".join(f"{100 * r:.0f}%" for r in regret)
         print(
             f"{make.__name__:20} {1e6 * before:12.1f} {1e6 * after:10.1f} {times:7.1f} {trials:7} {failed:7}"
-            f" {trials / spent:9.1f} {'' if part is None else f'{part:.2f}':>9} {' '.join(f'{100 * r:.0f}%' for r in regret)}",
+            f" {trials / spent:9.1f} {beside:>9} {shares}",
             flush=True,
         )
     return good

@@ -193,8 +193,8 @@ def quantized_node(rng, op, data, weight, terms, bias=True, **attrs):
 
 
 def beside_onnxruntime(model, feeds, shapes=None):
-    """ONNX Runtime's result, within one unit; the implementations of the kernels; no node stays in float.  shapes: those
-    of the inputs, where not all are known."""
+    """ONNX Runtime's result, within one unit; the implementations of the kernels; no node stays in float.
+    shapes: those of the inputs, where not all are known."""
     ort = pytest.importorskip("onnxruntime")
     want = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)[0]
     mod, params = relay.frontend.from_onnx(model, {k: v.shape for k, v in feeds.items()} if shapes is None else shapes)

@@ -46,7 +46,9 @@ class Product:
         self.weight = real.reshape(n, -1)[:, :k]
         self.bias = inits.get("b", 0.0)
         self.bytes = sum(a.nbytes for a in inits.values())
-        attrs = {"K": k, "N": n, "bits": bits, "block_size": block, **({"accuracy_level": accuracy} if accuracy else {})}
+        attrs = {"K": k, "N": n, "bits": bits, "block_size": block}
+        if accuracy:
+            attrs["accuracy_level"] = accuracy
         graph = helper.make_graph(
             [helper.make_node("MatMulNBits", names, ["y"], domain="com.microsoft", **attrs)], "g",
             [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],

@@ -289,7 +289,8 @@ KINDS = [("avg", pool), ("max" + "pool", pool), ("maximum", extreme), ("minimum"
          ("softmax", softmax), ("svdf", svdf), ("batch_matmul", batch_matmul), ("fully", dense), ("fc_", dense),
          ("transpose_conv", transpose_conv), ("reverse_transpose_conv", transpose_conv)]
 #: cases that are not TFLite's, or not of one run
-OTHERS = {"lstm": "test_tflite_lstm.py has them, against LiteRT", "ds_cnn": "a whole network, which test_tflite_models.py has",
+OTHERS = {"lstm": "test_tflite_lstm.py has them, against LiteRT",
+          "ds_cnn": "a whole network, which test_tflite_models.py has",
           "transpose_": "its shapes are not in the case", "pad_": "its shapes are not in the case"}
 
 

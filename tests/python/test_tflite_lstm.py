@@ -1,4 +1,4 @@
-"""LSTM cells of TFLite, in integers and in floats, against LiteRT: every form of the cell, over one call and several."""
+"""LSTM cells of TFLite, in integers and floats, against LiteRT: every form of the cell, over one call and several."""
 
 from __future__ import annotations
 

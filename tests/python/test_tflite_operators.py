@@ -578,7 +578,8 @@ conv_case("dynamic", T((1, 9, 8, 5)), 7, (3, 3), T(), "int8", True, rtol=1e-4, a
 conv_case("dynamic-tensor", T((2, 9, 8, 5)), 7, (3, 3), T(), "int8", rtol=1e-4, atol=1e-4)
 conv_case("dynamic-stride", T((1, 9, 8, 4)), 8, (3, 3), T(), "int8", True, stride=(2, 2), act=3, rtol=1e-4, atol=1e-4)
 conv_case("dynamic-batch", T((3, 9, 8, 4)), 8, (3, 3), T(), "int8", True, rtol=1e-4, atol=1e-4)
-conv_case("dynamic-batch", T((2, 5, 8, 4)), 8, (2, 3), T(), "int8", True, depthwise=True, same=False, rtol=1e-4, atol=1e-4)
+conv_case("dynamic-batch", T((2, 5, 8, 4)), 8, (2, 3), T(), "int8", True, depthwise=True, same=False, rtol=1e-4,
+          atol=1e-4)
 conv_case("dynamic-one-channel", T((1, 3, 5, 1)), 1, (2, 3), T(), "int8", depthwise=True, rtol=1e-4, atol=1e-4)
 conv_case("dynamic", T((1, 9, 8, 8)), 8, (3, 3), T(), "int8", True, depthwise=True, rtol=1e-4, atol=1e-4)
 
@@ -818,7 +819,8 @@ def test_variables() -> None:
     m.output(y, after)
     compare(m.bytes(), [np.float32([1, 2, 3])])
     # LiteRT's reset does not run CALL_ONCE again; here the first run after a reset is a first run
-    run = graph_executor.GraphModule(relay.build(relay.frontend.from_tflite(m.bytes())[0], "llvm")["default"](lathe.cpu()))
+    library = relay.build(relay.frontend.from_tflite(m.bytes())[0], "llvm")
+    run = graph_executor.GraphModule(library["default"](lathe.cpu()))
     for k in (1, 2, 3, 1):
         run.run(x=np.float32([1, 2, 3]))
         np.testing.assert_array_equal(run.get_output(0).numpy(), np.float32([10, 20, 30]) + k * np.float32([1, 2, 3]))

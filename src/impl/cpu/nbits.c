@@ -5,7 +5,7 @@
  *   few rows of data: as much as memory gives              many rows: the weight is made floats once
  *
  *   for blocks of the weight's rows        threads         for blocks of the weight's rows          threads
- *     for tiles of data's rows                               panel[k, row] = (value - zero) * scale   second-level cache
+ *     for tiles of data's rows                               panel[k, row] = (value - zero) * scale   level 2 cache
  *       for blocks of k that share a scale                   for tiles of data's rows
  *         part = sum of data * value       registers           sum of data * panel                  registers
  *         sum += (part - zero * sum of data) * scale

@@ -34,7 +34,7 @@ def backend(
     unknown = sorted(set(settings) - {"target", "opt_level", "cache"})
     if unknown:
         raise error.ArgumentError(
-            f"torch.compile(backend=\"lathe\"): there is no option '{unknown[0]}'; there are target, opt_level and cache"
+            f"torch.compile(backend=\"lathe\"): there is no option '{unknown[0]}'; there are target, opt_level, cache"
         )
     if torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs):
         warnings.warn(

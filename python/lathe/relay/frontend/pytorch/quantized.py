@@ -18,8 +18,8 @@ _STORED = {12: ("int8", -128, 127), 13: ("uint8", 0, 255), 14: ("int32", -(2**31
 #: Operators that keep the scale and zero point of their operand.
 _KEEP = (
     "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool2d avg_pool3d clamp contiguous flatten "
-    "hardtanh hardtanh_ max_pool1d max_pool2d mean permute relu relu_ relu6 reshape select slice squeeze transpose unsqueeze "
-    "upsample_bilinear2d upsample_nearest2d upsample_nearest3d view"
+    "hardtanh hardtanh_ max_pool1d max_pool2d mean permute relu relu_ relu6 reshape select slice squeeze transpose "
+    "unsqueeze upsample_bilinear2d upsample_nearest2d upsample_nearest3d view"
 ).split()
 
 #: Operators of one tensor that are told the scale and zero point of what they give.
