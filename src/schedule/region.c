@@ -241,6 +241,18 @@ static bool overlaps_densely(Analyzer *an, int n, const Expr *const *index, int 
   return true;
 }
 
+/* Does the index take all values between its ends?  The guard is of the last part of a loop that was split: of fused
+ * loops the elements are whole only under it. */
+static bool takes_all(const Gaps *g, int n, const Expr *const *index, int nloop, const IterVar *const *loop)
+{
+  Analyzer *an = g->v->an;
+  const Expr *guard = BLOCK(g->block)->predicate;
+  const char *why;
+  return itermap_detect(an, n, index, nloop, loop, NULL, ITERMAP_SURJECTIVE, NULL, &why) ||
+         (guard && itermap_detect(an, n, index, nloop, loop, guard, ITERMAP_SURJECTIVE, NULL, &why)) ||
+         overlaps_densely(an, n, index, nloop, loop);
+}
+
 /* Does the store leave elements out of the box that it writes in one iteration? */
 static bool note_gap(void *env, Stmt *store)
 {
@@ -264,9 +276,7 @@ static bool note_gap(void *env, Stmt *store)
     *iv = (IterVar){.var = LOOPVAR(p), .min = p->u.loop.min, .extent = p->u.loop.extent, .kind = ITER_SPATIAL};
     if (used) vec_push(tmp, &iters, iv);
   }
-  const char *why;
-  g->found |= iters.n && !itermap_detect(g->v->an, n, index, iters.n, iters.v, NULL, ITERMAP_SURJECTIVE, NULL, &why) &&
-              !overlaps_densely(g->v->an, n, index, iters.n, iters.v);
+  g->found |= iters.n && !takes_all(g, n, index, iters.n, iters.v);
   return true;
 }
 

@@ -838,8 +838,8 @@ static void join_summed(ImplGroup *g, Nest *n, int depth)
     if (!n->loop[i].reduce || !n->loop[i - 1].reduce || !loops_join(n, i - 1, i)) continue;
     n->loop[i - 1].rv = sched_fuse(g->s, 2, (const LoopRV[]){n->loop[i - 1].rv, n->loop[i].rv}, true);
     joined = true;
+    if (n->loop[i].extent != 1) memcpy(n->loop[i - 1].stride, n->loop[i].stride, sizeof n->loop[i].stride);
     n->loop[i - 1].extent *= n->loop[i].extent;
-    memcpy(n->loop[i - 1].stride, n->loop[i].stride, sizeof n->loop[i].stride);
   }
   if (joined) nest_read(g, n->rv, n);
 }
