@@ -194,6 +194,17 @@ def test_a_loop_that_threads_may_not_share_stays_scheduled():
     np.testing.assert_allclose(runner.get_output(0).numpy(), x.mean((2, 3), keepdims=True), rtol=1e-4, atol=1e-5)
 
 
+def kernel_text(folder, function):
+    """The scheduled program of a function that becomes one kernel."""
+    folder.mkdir(exist_ok=True)
+    program = folder / "program.relay"
+    program.write_text(lathe.IRModule.from_expr(function).astext())
+    command = ["compile", str(program), "-o", str(folder / "program.so"), "--dump-dir", str(folder / "stages")]
+    subprocess.run([PROGRAM, *command], check=True, capture_output=True)
+    (kernel,) = (folder / "stages").glob("*.tir")
+    return kernel.read_text()
+
+
 def test_a_value_with_several_uses_keeps_vectors(tmp_path):
     """x ** c / c is used three times by what ends up as one block: it goes into it, and the loop into vectors."""
     x = relay.var("x", shape=(50, 6))
@@ -201,9 +212,21 @@ def test_a_value_with_several_uses_keeps_vectors(tmp_path):
     d = relay.divide(relay.power(relay.exp(x), c), c)
     zero, infinite = relay.const(np.float32(0)), relay.const(np.float32(np.inf))
     y = relay.add(relay.where(relay.equal(d, infinite), zero, d), d)
-    program = tmp_path / "uses.relay"
-    program.write_text(lathe.IRModule.from_expr(relay.Function([x], y)).astext())
-    command = ["compile", str(program), "-o", str(tmp_path / "uses.so"), "--dump-dir", str(tmp_path / "stages")]
-    subprocess.run([PROGRAM, *command], check=True, capture_output=True)
-    (kernel,) = (tmp_path / "stages").glob("*.tir")
-    assert "T.vectorized(" in kernel.read_text() and "alloc_buffer" not in kernel.read_text()
+    text = kernel_text(tmp_path, relay.Function([x], y))
+    assert "T.vectorized(" in text and "alloc_buffer" not in text
+
+
+def test_sums_in_vectors(tmp_path):
+    """Over all axes, the last ones of a few elements; along both operands, a few rows of which share what is read."""
+    x = relay.var("x", shape=(19, 4, 7, 1))
+    assert "T.vectorized(" in kernel_text(tmp_path / "all", relay.Function([x], relay.sum(x)))
+    a, b = relay.var("a", shape=(3, 64)), relay.var("b", shape=(20, 64))
+    text = kernel_text(tmp_path / "dense", relay.Function([a, b], relay.nn.dense(a, b)))
+    assert "T.vectorized(" in text and text.count("T.unroll(") >= 2
+
+
+def test_products_with_few_columns_have_plans():
+    a, b = relay.var("a", shape=(2, 5, 50)), relay.var("b", shape=(2, 50, 3))
+    mod = lathe.IRModule.from_expr(relay.Function([a, b], relay.nn.batch_matmul(a, b, transpose_b=False)))
+    (node,) = relay.build(mod, target="llvm").model.nodes()
+    assert node.impl == "matmul.tiled"

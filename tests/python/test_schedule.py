@@ -9,6 +9,7 @@ import pytest
 import lathe as tvm
 from lathe import te, tir
 from lathe.ir import structural_equal
+from lathe.script import tir as T
 
 
 def matmul_func(M=32, K=32, N=32):
@@ -221,6 +222,34 @@ def test_refusals_leave_everything_as_it_was(action, reason):
         action(sch, i, j, k)
     assert sch.mod.script() == text and str(sch.trace) == trace
     check(sch)
+
+
+def test_bands_with_a_guarded_copy_run_at_once():
+    """Each band reads what it has copied itself, though bands overlap and the copy's fused loops end in a guard."""
+
+    @T.prim_func
+    def bands(A: T.Buffer((10, 7, 11), "float32"), B: T.Buffer((4, 7, 11), "float32")):
+        P = T.alloc_buffer((10, 7, 11))
+        for i in range(4):
+            for r, j, k in T.grid(4, 7, 11):
+                with T.block("P"):
+                    vi = T.axis.spatial(10, i * 2 + r)
+                    vj, vk = T.axis.remap("SS", [j, k])
+                    P[vi, vj, vk] = A[vi, vj, vk] * T.float32(2)
+            for j, k in T.grid(7, 11):
+                with T.block("B"):
+                    vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+                    B[vi, vj, vk] = P[vi * 2, vj, vk] + P[vi * 2 + 3, vj, vk]
+
+    sch = tir.Schedule(bands)
+    i, r, j, k = sch.get_loops("P")
+    sch.vectorize(sch.split(sch.fuse(j, k), [None, 16])[1])
+    sch.parallel(i)
+    assert "T.where" in sch.mod.script() and "T.parallel(4)" in sch.mod.script()
+    a, b = np.random.default_rng(1).standard_normal((10, 7, 11)).astype("float32"), np.zeros((4, 7, 11), "float32")
+    out = tvm.nd.array(b)
+    tvm.build(sch.mod, target="llvm")(tvm.nd.array(a), out)
+    np.testing.assert_array_equal(out.numpy(), 2 * a[0:8:2] + 2 * a[3:10:2])
 
 
 def test_a_loop_that_is_gone():

@@ -767,6 +767,21 @@ static void fold_lanes(ImplGroup *g, BlockRV block, int64_t few, int spatial)
   sched_decompose_reduction(g->s, part, loop[n - 2]);
 }
 
+/* The lanes' loop is the innermost one; those inside of the shared ones are the tile's, which is written out. */
+static void order_lanes(ImplGroup *g, BlockRV block, int shared)
+{
+  Nest *n = arena_new_of(g->arena, Nest);
+  LoopRV order[NEST_LOOPS];
+  int k = 0;
+  nest_read(g, block, n);
+  for (int i = shared; i < n->n; i++)
+    if (!n->loop[i].reduce) order[k++] = n->loop[i].rv;
+  for (int i = 0; i < k; i++) sched_unroll(g->s, order[i]);
+  for (int i = shared; i < n->n; i++)
+    if (n->loop[i].reduce) order[k++] = n->loop[i].rv;
+  if (k > 1) sched_reorder(g->s, k, order);
+}
+
 /* The results of all lanes into one: several vectors into one, every fourth lane of that, then those four. */
 static void gather_lanes(ImplGroup *g, BlockRV block, int64_t width, int64_t lanes, int spatial)
 {
@@ -781,25 +796,61 @@ static void gather_lanes(ImplGroup *g, BlockRV block, int64_t width, int64_t lan
   if (twice || width <= 2 * FEW) sched_unroll(g->s, last);
 }
 
+/* Spatial loops a few steps of which are taken together, since what is read along the sum serves all of them. */
+typedef struct SumTile {
+  int loop[2];
+  int64_t steps[2];
+} SumTile;
+
+/* Every vector of the tile is a register, and the vectors that it reads are as many more. */
+static SumTile sum_tile(ImplGroup *g, const Nest *n, int depth, int r, int64_t vectors)
+{
+  SumTile tile = {{-1, -1}, {1, 1}};
+  int64_t room = g->target->vector_registers / 2 / vectors;
+  int found = 0;
+  for (int i = n->n - 1; i >= depth && found < 2; i--) {
+    const NestLoop *l = &n->loop[i];
+    bool shares = false;
+    for (int a = 0; a < n->naccess; a++)
+      shares |= !n->access[a].write && n->loop[r].stride[a] == 1 && l->stride[a] == 0;
+    int64_t steps = largest_divisor(l->extent, room < 6 ? room : 6);
+    if (l->reduce || l->extent < 2 || !shares || steps < 2) continue;
+    tile.loop[found] = i, tile.steps[found++] = steps;
+    room /= steps;
+  }
+  return tile;
+}
+
 /* One partial result for each lane, put together at the end. */
 static void reduce_lanes(ImplGroup *g, const Nest *n, int depth, int r, bool parallel)
 {
   int64_t lanes = target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
   int64_t extent = n->loop[r].extent;
   int64_t width = lanes;
-  for (int64_t k = 4; k > 1 && width == lanes; k--)
+  SumTile tile = sum_tile(g, n, depth, r, 1);
+  bool tiled = tile.loop[0] >= 0;
+  for (int64_t k = 4; k > 1 && width == lanes && !tiled; k--)
     if (!extent || extent >= 4 * lanes * k) width = lanes * k;
-  LoopRV order[NEST_LOOPS + 2], ri;
+  LoopRV order[NEST_LOOPS + 4], ri;
+  LoopRV step[2];
   int k = 0;
   int nouter;
-  for (int i = depth; i < n->n; i++)
-    if (!n->loop[i].reduce) order[k++] = n->loop[i].rv;
+  for (int i = depth; i < n->n; i++) {
+    if (n->loop[i].reduce) continue;
+    order[k++] = n->loop[i].rv;
+    for (int u = 0; u < 2; u++)
+      if (i == tile.loop[u]) order[k - 1] = generic_split_by(g, n->loop[i].rv, tile.steps[u], &step[u]);
+  }
   nouter = k;
   for (int i = depth; i < n->n; i++)
     if (n->loop[i].reduce && i != r) order[k++] = n->loop[i].rv;
   order[k++] = generic_split_by(g, n->loop[r].rv, width, &ri);
+  for (int u = 1; u >= 0; u--)
+    if (tile.loop[u] >= 0) order[k++] = step[u];
   order[k++] = ri;
   sched_reorder(g->s, k, order);
+  for (int u = 0; u < 2; u++)
+    if (tile.loop[u] >= 0) sched_unroll(g->s, step[u]);
   const Block *b = n->block;
   int spatial = b->writes[0].buffer->ndim;
   BlockRV partial = sched_rfactor(g->s, ri, spatial);
@@ -809,6 +860,7 @@ static void reduce_lanes(ImplGroup *g, const Nest *n, int depth, int r, bool par
   if (nouter) follow_partial(g, n->rv, partial, base + nouter);
   sched_vectorize(g->s, loop[nl - 1]);
   sched_decompose_reduction(g->s, partial, loop[base + nouter]);
+  if (tiled && nouter) order_lanes(g, n->rv, base + nouter);
   gather_lanes(g, n->rv, width, lanes, spatial);
   parallel_loops(g, nouter, loop + base, threads_for(g, n, parallel));
 }

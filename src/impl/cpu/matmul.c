@@ -364,6 +364,7 @@ void matmul_plans(const ImplCall *call, PlanList *list)
   Product p = product_of_call(call->call);
   p.constant = alter_is_constant(call->m->ctx, call->call->arg[1]);
   if (is_empty(call->call) || !p.plain || p.k == 1 || (p.tb && ((p.m && p.m < LEAST_ROWS) || !p.k))) return;
+  if (p.n == 1 && !p.ta) return; /* rows by one vector are sums along both: the generic schedule's */
   int64_t lanes = target_lanes(t, p.bits);
   add_straight(list, t, &p);
   for (int64_t v = 1; v <= most_vectors(t, &p); v++) {
@@ -375,7 +376,8 @@ void matmul_plans(const ImplCall *call, PlanList *list)
     if (width >= 2 * p.n && v > 1) continue;
     int64_t panels = up(p.n, width);
     if (!p.tb && p.n >= LEAST_COLUMNS) add_tiles(list, t, &p, width, 0, false);
-    if ((p.m && p.m < LEAST_ROWS) || !p.k) continue;
+    bool narrow = !p.tb && p.n < LEAST_COLUMNS && p.m != 1;
+    if ((p.m && p.m < LEAST_ROWS && !narrow) || !p.k) continue;
     add_tiles(list, t, &p, width, panels, false);
     int64_t fit = cost_l2(t) / 2 / (width * p.k * p.bytes);
     fit = fit < 1 ? 1 : fit;
