@@ -209,17 +209,20 @@ static const Node *first_of_parts(Turn *t, const Node *x, int axis, int64_t part
 }
 
 /* Channels to compute instead of so many, in the blocks that cost least: those of a vector of bytes, or smaller ones
- * that fill less of what is loaded and stored. */
-static int64_t blocks_of(int64_t channels)
+ * that fill less of what is loaded and stored, and of a vector of sums. */
+static int64_t blocks_of(const Target *t, int64_t channels)
 {
   static const double COST[] = {1.3, 1.1, 1}; /* of 4, 8, 16 */
+  int64_t lanes = target_lanes(t, 32);
   int64_t best = 0;
   double least = 0;
-  if (channels % WORD == 0) return channels;
+  if (channels % (lanes > WORD ? lanes : WORD) == 0) return channels;
   for (int i = 0; i < 3; i++) {
     int64_t block = WORD << i;
     int64_t n = (channels + block - 1) / block * block;
-    if (!best || (double)n * COST[i] < least) best = n, least = (double)n * COST[i];
+    double cost = (double)n * COST[i] * (block < lanes ? (double)lanes / (double)block : 1);
+    if (best && (cost >= least || block >= 2 * channels)) continue;
+    best = n, least = cost;
   }
   return best;
 }
@@ -320,7 +323,7 @@ static void whole_words(Turn *t, const Node **arg, int data_axis, int in, int ou
   else arg[0] = padded(t, arg[0], data_axis, (WORD - channels % WORD) % WORD, qnn_along(t->m, arg[2], 0, 1));
   const Node *nothing = centred ? zero : qnn_along(t->m, arg[3], 0, 1);
   arg[1] = padded(t, arg[1], in, dim_of(arg[0], data_axis) - channels, nothing);
-  int64_t more = blocks_of(rows) - rows;
+  int64_t more = blocks_of(t->target, rows) - rows;
   if (!more || !centred || arg[5]->kind != N_CONST || arg[1]->type->dtype.bits != 8) return;
   arg[1] = padded(t, arg[1], out, more, zero);
   arg[3] = zero;
@@ -332,7 +335,7 @@ static void whole_words(Turn *t, const Node **arg, int data_axis, int in, int ou
 static void whole_filters(Turn *t, const Node **arg, int data_axis, int out, int64_t *cut)
 {
   int64_t channels = dim_of(arg[0], data_axis);
-  int64_t more = channels < 1 || dim_of(arg[1], out) != channels ? 0 : blocks_of(channels) - channels;
+  int64_t more = channels < 1 || dim_of(arg[1], out) != channels ? 0 : blocks_of(t->target, channels) - channels;
   if (!more || !qnn_all(arg[3], 0) || arg[5]->kind != N_CONST) return;
   const Node *zero = op_number(t->m, DT_I32, 0);
   const Node *whole = map_get(&t->parts, arg[0]) ? NULL : map_get(&t->whole, arg[0]);
@@ -409,8 +412,8 @@ static void whole_groups(Turn *t, const Node *n, const Node **arg, int64_t *grou
   arg[0] = padded_parts(t, arg[0], 1, *groups, in_words(in) - in, zero);
   arg[1] = padded(t, arg[1], 1, in_words(in) - in, zero);
   arg[3] = zero;
-  if (out % WORD == 0) return;
-  int64_t more = (*groups == 1 ? blocks_of(out) : in_words(out)) - out;
+  int64_t more = (*groups == 1 ? blocks_of(t->target, out) : in_words(out)) - out;
+  if (!more) return;
   arg[1] = padded_parts(t, arg[1], 0, *groups, more, zero);
   arg[5] = padded_scale(t, arg[5], *groups, more);
   *cut = rows;

@@ -353,9 +353,8 @@ static bool serves(const ImplCall *call, ConvShape *s)
   if (!conv_shape(call, s) || s->data_block || s->out_block || s->bits < 32 || s->word > 1) return false;
   split_data(s);
   if (s->transposed) return true;
-  /* of known extents: where one tile holds all output channels, and data need not be taken apart */
+  /* of known extents: where one tile holds all output channels */
   bool few = s->og <= MOST_CHANNELS && (s->groups == 1 || s->ig > 1 || s->og > 1);
-  for (int d = 0; d < s->dims; d++) few &= s->split[d] == 1;
   return (s->open || few) && (s->constant || s->weight_block);
 }
 
@@ -508,9 +507,12 @@ static bool rows_are_straight(const Positions *v, const Extents *e, const Expr *
   return straight;
 }
 
-/* Data of open extents with zeros around it (n, channel, plane that it is taken apart into, element): a plane is one
- * dimension, so that nobody has to divide by an extent to read it. */
-static const Tensor *pad_open(OpCall *call, const Positions *v, const Extents *e, const Tensor *data)
+/* Is a plane of the copy one dimension?  Of open extents, so that nobody has to divide by one to read it, and where the
+ * data is taken apart. */
+static bool is_flat(const Positions *v) { return v->s.open || v->planes > 1; }
+
+/* Data with zeros around it: n, channel, plane that it is taken apart into, element. */
+static const Tensor *pad_flat(OpCall *call, const Positions *v, const Extents *e, const Tensor *data)
 {
   Module *m = call->m;
   const Buffer *b = data->buffer;
@@ -588,7 +590,7 @@ static const Tensor *make_sums(OpCall *call, const Positions *v, const Extents *
   for (int d = 0; d < c->dims; d++) w[first + d] = tap[d];
   w[2 + c->dims] = s.at[5];
   x[2] = nn_index(&s, plane), x[3] = nn_index(&s, flat);
-  for (int d = c->dims - 1; d >= 0 && !c->open; d--) {
+  for (int d = c->dims - 1; d >= 0 && !is_flat(v); d--) {
     x[2 + d] = nn_index(&s, d ? expr_floormod(m, flat, e->pitch[d]) : flat);
     flat = expr_floordiv(m, flat, e->pitch[d]);
   }
@@ -608,7 +610,7 @@ void conv_flat_compute(OpCall *call, const Target *t, const void *plan, const Te
   split_data(&shape);
   Positions v = positions_of(t, &shape, p);
   Extents e = extents_of(m, &v, p, call->arg[0], y);
-  const Tensor *data = shape.open ? pad_open(call, &v, &e, in[0]) : pad_data(call, &v, in[0]);
+  const Tensor *data = is_flat(&v) ? pad_flat(call, &v, &e, in[0]) : pad_data(call, &v, in[0]);
   const Tensor *sums = make_sums(call, &v, &e, p, data, in[1]);
   Stage s = nn_stage(m, y->ndim, y->shape, NULL);
   const Expr *own = expr_i32(m, shape.og);
@@ -669,7 +671,7 @@ static void schedule_sums(ImplGroup *g, BlockRV sums, LoopRV at, const Positions
   sched_decompose_reduction(g->s, sums, sum);
 }
 
-/* Rows of unknown length in vectors. */
+/* Rows in vectors. */
 static void schedule_padding(ImplGroup *g, BlockRV padded, const Positions *v, const Extents *e, bool parallel)
 {
   LoopRV *loop, row[4], lane;
@@ -729,6 +731,6 @@ void conv_flat_schedule(ImplGroup *g)
   bool rows = s.open && p->outer && s.n * s.groups == 1;
   bool parallel = cost_threads(g->target, conv_shape_flops(&s), 0) > 1;
   if (parallel) sched_parallel(g->s, rows ? band : outer);
-  if (s.open) schedule_padding(g, group_stage(g, "padded"), &v, &e, parallel);
+  if (is_flat(&v)) schedule_padding(g, group_stage(g, "padded"), &v, &e, parallel);
   generic_rest(g);
 }

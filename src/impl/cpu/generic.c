@@ -571,6 +571,19 @@ static int vector_loop(const Nest *n, int depth, int64_t lanes, bool strided)
   return -1;
 }
 
+/* The same of several loops that become one (join_loops): the first of as many as make a vector, or -1. */
+static int vector_run(const Nest *n, int64_t lanes)
+{
+  int last = n->n - 1;
+  while (last >= 0 && (n->loop[last].reduce || n->loop[last].extent == 1)) last--;
+  if (last < 0 || n->loop[last].stride[0] != 1 || !strides_fit(n, &n->loop[last], true)) return -1;
+  int64_t extent = n->loop[last].extent;
+  int first = last;
+  while (extent && extent < lanes && first > 0 && !n->loop[first - 1].reduce && loops_join(n, first - 1, first))
+    extent *= n->loop[--first].extent;
+  return first < last && extent >= (lanes < 4 ? lanes : 4) ? first : -1;
+}
+
 /* The reduction loop along which everything read is contiguous or stays, or -1. */
 static int summed_loop(const Nest *n, int depth, int64_t lanes)
 {
@@ -882,12 +895,13 @@ static void reduce_plain(ImplGroup *g, const Nest *n, int depth, bool parallel)
   parallel_loops(g, nouter, order, threads_for(g, n, parallel));
 }
 
-/* Neighbouring loops of the sum that every access treats as one become one: whole planes are read in vectors. */
-static void join_summed(ImplGroup *g, Nest *n, int depth)
+/* Neighbouring loops of the sum, or of the results, that every access treats as one become one: whole planes are read in
+ * vectors. */
+static void join_loops(ImplGroup *g, Nest *n, int depth)
 {
   bool joined = false;
   for (int i = n->n - 1; i > depth; i--) {
-    if (!n->loop[i].reduce || !n->loop[i - 1].reduce || !loops_join(n, i - 1, i)) continue;
+    if (n->loop[i].reduce != n->loop[i - 1].reduce || !loops_join(n, i - 1, i)) continue;
     n->loop[i - 1].rv = sched_fuse(g->s, 2, (const LoopRV[]){n->loop[i - 1].rv, n->loop[i].rv}, true);
     joined = true;
     if (n->loop[i].extent != 1) memcpy(n->loop[i - 1].stride, n->loop[i].stride, sizeof n->loop[i].stride);
@@ -898,7 +912,7 @@ static void join_summed(ImplGroup *g, Nest *n, int depth)
 
 static void schedule_reduction(ImplGroup *g, Nest *n, int depth, bool parallel)
 {
-  join_summed(g, n, depth);
+  join_loops(g, n, depth);
   int64_t lanes = target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
   bool single = n->block->body->kind == S_STORE && n->block->init;
   int v = vector_loop(n, depth, lanes, false);
@@ -1041,7 +1055,8 @@ static int common_rows(ImplGroup *g, Nest *const *nest, int n)
     rows = c.rows;
     int64_t lanes = target_lanes(g->target, nest[i]->bits < 8 ? 8 : nest[i]->bits);
     int v = nest[i]->reduction ? vector_loop(nest[i], 0, lanes, true) : -1;
-    if (v >= 0 && v < rows) rows = v;
+    int run = nest[i]->reduction && v < 0 ? vector_run(nest[i], lanes) : v;
+    if (run >= 0 && run < rows) rows = run;
     for (int d = 0; d < rows; d++)
       if (d >= nest[i]->n || b->iter[d].value != var_expr(nest[i]->loop[d].stmt->u.loop.var) ||
           b->iter[d].extent != last->iter[d].extent)
