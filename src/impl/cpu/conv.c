@@ -135,14 +135,16 @@ static double data_seconds(const Target *t, const ConvShape *s, const ConvPlan *
                  (double)((s->out[last] + p->x - 1) / p->x) * (double)s->groups;
   double times = (double)s->og / (own * (double)p->o);
   double band = planes * (double)((p->band - 1) * sy + ky) * row;
-  if (p->data_block && !scattered)
-    return cost_reads(t, tiles * read * lines * times * CACHE_LINE / (t->vector_bits / 8.0), band);
   double all = (s->n ? (double)s->n : 1) * image;
+  if (p->data_block && !scattered)
+    return cost_reads(t, tiles * read * lines * times * CACHE_LINE / (t->vector_bits / 8.0), band) +
+           cost_reads(t, all / (t->vector_bits / 8.0), all);
   double share = lines < 1 ? lines : 1; /* of the tiles that come to another line */
   double near = (double)cost_l1(t) / 2; /* nothing is fetched into the first-level cache that is there already */
   double runs = (all > near ? cost_run(t, lines, all) : 0) + (band > near ? (times - 1) * cost_run(t, lines, band) : 0);
-  /* the next tap along a row reads the same lines: while it does others are on their way */
-  return tiles * read * share * runs / (double)s->k[last] / (1e9 * t->core.ghz);
+  /* the next taps along a row read the same lines: while a few of them do others are on their way */
+  double taps = s->k[last] > 2 ? (double)s->k[last] : 1;
+  return tiles * read * share * runs / taps / (1e9 * t->core.ghz);
 }
 
 double conv_tile_seconds(const Target *t, int bits, double flops, double steps, double share)
