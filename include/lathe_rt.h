@@ -448,6 +448,7 @@ typedef struct LatheRtModelInfo {
   int32_t from_cache;      /* 1: prepared weights were mapped from the cache */
   uint64_t prepared_bytes; /* of weights_bytes that were brought into another form at load: memory of the process */
   const char *cache_note;  /* why the cache was not used or not written; "": it was, or none was asked for */
+  int32_t num_strings;     /* texts of the model's own: the numbers below it, in every executor */
 } LatheRtModelInfo;
 LATHE_RT_API void lathe_rt_model_info(const LatheRtModel *, LatheRtModelInfo *out);
 
@@ -491,8 +492,9 @@ LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_get_output_object(LatheRtExecut
 /* Strings.  An element of a tensor of strings is a number that the executor knows the text by; equal
  * texts have equal numbers.  put gives the number of a text (copied; bytes, UTF-8 where operators look
  * at letters), get the text of a number, with a zero behind it.  Numbers and texts last until the next
- * run begins, those that an input holds as long as it does.  set_input_strings sets a whole input: one
- * text an element, row major, with bytes NULL each ending in a zero. */
+ * run begins, those that an input holds as long as it does; the model's own (num_strings of its info) always.
+ * set_input_strings sets a whole input: one text an element, row major, with bytes NULL each ending in a zero;
+ * set_input_texts takes them one behind the other in memory, each ending in a zero. */
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_string_put(LatheRtExecutor *, const char *text, size_t bytes,
                                                             uint64_t *out, LatheRtError *err);
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_string_get(const LatheRtExecutor *, uint64_t, const char **text,
@@ -500,6 +502,9 @@ LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_string_get(const LatheRtExecuto
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_set_input_strings(LatheRtExecutor *, int32_t i, int32_t ndim,
                                                                    const int64_t *shape, const char *const *text,
                                                                    const size_t *bytes, LatheRtError *err);
+LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_set_input_texts(LatheRtExecutor *, int32_t i, int32_t ndim,
+                                                                 const int64_t *shape, const char *texts,
+                                                                 LatheRtError *err);
 /* Workers for this executor's parallel loops; 0: as lathe_rt_num_threads says.  More than those
  * makes the pool larger. */
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_executor_set_threads(LatheRtExecutor *, int32_t n, LatheRtError *err);

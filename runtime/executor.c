@@ -270,25 +270,43 @@ LatheRtCode lathe_rt_set_input(LatheRtExecutor *x, int32_t i, const LatheRtTenso
   return input_set(x, i, take_tensor(x, i, p, t, &x->at->input[i], err));
 }
 
-LatheRtCode lathe_rt_set_input_strings(LatheRtExecutor *x, int32_t i, int32_t ndim, const int64_t *shape,
-                                       const char *const *text, const size_t *bytes, LatheRtError *err)
+/* Input i from texts: each by its own pointer, or all of them in one piece of memory, each ending in a zero. */
+static LatheRtCode set_texts(LatheRtExecutor *x, int32_t i, const char *what, int32_t ndim, const int64_t *shape,
+                             const char *const *text, const size_t *bytes, const char *row, LatheRtError *err)
 {
   LatheRtTensor t = {
     .device = {LATHE_RT_CPU, 0}, .ndim = ndim, .dtype = {LATHE_RT_STRING, 64, 1}, .shape = (int64_t *)shape};
   const LatheRtPort *p;
-  RT_TRY(find_port(x, false, i, "", "set_input_strings", &p, err));
+  RT_TRY(find_port(x, false, i, "", what, &p, err));
   RT_TRY(check_tensor(p, &t, false, err));
   Value made = {0};
   RT_TRY(rt_value_tensor(x->heap, &made, t.dtype, ndim, shape, err));
   LatheRtCode code = LATHE_RT_OK;
   for (size_t k = 0, n = rt_value_bytes(&made) / 8; code == LATHE_RT_OK && k < n; k++) {
-    if (!text || !text[k]) code = rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s': text %zu is null", p->name, k);
-    else
-      code = lathe_rt_string_put(x, text[k], bytes ? bytes[k] : strlen(text[k]), (uint64_t *)made.tensor.data + k, err);
+    const char *one = text ? text[k] : row;
+    if (!one) {
+      code = rt_fail(err, LATHE_RT_ARGUMENT, "input '%.100s': text %zu is null", p->name, k);
+      break;
+    }
+    size_t length = bytes ? bytes[k] : strlen(one);
+    row = one + length + 1;
+    code = lathe_rt_string_put(x, one, length, (uint64_t *)made.tensor.data + k, err);
   }
   if (code == LATHE_RT_OK) code = lathe_rt_set_input(x, i, &made.tensor, err);
   rt_value_clear(&made);
   return code;
+}
+
+LatheRtCode lathe_rt_set_input_strings(LatheRtExecutor *x, int32_t i, int32_t ndim, const int64_t *shape,
+                                       const char *const *text, const size_t *bytes, LatheRtError *err)
+{
+  return set_texts(x, i, "set_input_strings", ndim, shape, text, bytes, NULL, err);
+}
+
+LatheRtCode lathe_rt_set_input_texts(LatheRtExecutor *x, int32_t i, int32_t ndim, const int64_t *shape,
+                                     const char *texts, LatheRtError *err)
+{
+  return set_texts(x, i, "set_input_texts", ndim, shape, NULL, NULL, texts, err);
 }
 
 /* Memory of the caller's that a port may be: compact, aligned, reachable. */

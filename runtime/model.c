@@ -168,7 +168,8 @@ void lathe_rt_model_info(const LatheRtModel *m, LatheRtModelInfo *out)
                            .is_dynamic = first->is_dynamic,
                            .from_cache = m->from_cache,
                            .prepared_bytes = m->prepared_bytes,
-                           .cache_note = m->cache_note};
+                           .cache_note = m->cache_note,
+                           .num_strings = m->nstring};
   memcpy(out, &info, out->size < sizeof info ? out->size : sizeof info);
 }
 

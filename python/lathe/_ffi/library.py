@@ -248,6 +248,7 @@ class RtModelInfo(Structure):
         ("from_cache", c_int32),
         ("prepared_bytes", c_uint64),
         ("cache_note", c_char_p),
+        ("num_strings", c_int32),
     ]
 
 
@@ -333,7 +334,7 @@ def runtime() -> ctypes.CDLL:
 @functools.lru_cache(maxsize=None)
 def undeclared() -> ctypes.CDLL:
     """The runtime once more, without declarations: what is passed must be of the right kind already (an object of
-    ctypes', or a number for an int32_t), which halves the time that a call takes."""
+    ctypes', bytes for a text, or a number for an int32_t), which halves the time that a call takes."""
     return ctypes.CDLL(runtime()._name, mode=ctypes.RTLD_LOCAL)
 
 

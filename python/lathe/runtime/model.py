@@ -64,6 +64,7 @@ class Model:
 
     def __init__(self, pointer: int, keep: Any = None):
         self._p, self._keep = pointer, keep
+        self.texts: Dict[int, str] = {}     # those of its own that were asked for, by their numbers
         weakref.finalize(self, _free_model, pointer, keep)
 
     @staticmethod
@@ -133,6 +134,11 @@ class Model:
         library.runtime().lathe_rt_model_info(self._p, ctypes.byref(info))
         return info
 
+    def learn(self, texts: Dict[int, str]) -> None:
+        """Keeps the texts of its own among those of an executor."""
+        own = self.info.num_strings
+        self.texts.update((number, text) for number, text in texts.items() if number < own)
+
     def nodes(self) -> List[Node]:
         """The kernel calls."""
         out = []
@@ -201,22 +207,36 @@ class _Straight:
         return NDArray(raw, self.name)
 
 
-class _Texts:
-    """Memory for a small array of strings on its way in, one call for all of them."""
+class _Labels:
+    """An output of strings whose sizes are known.  Numbers of texts that are the model's own mean the same in every run,
+    so that each is asked for once."""
 
-    MOST = 16       # elements; with more it pays to tell the runtime each different text once
+    def __init__(self, port: Port, texts: Dict[int, str]):
+        self.shape, self.count, self.texts = port.shape, math.prod(port.shape or ()), texts
+        self.address: Optional[int] = None      # where the runtime had the numbers the last time,
+        self.numbers: Any = ()                  # and an array over them
 
-    def __init__(self, shape: Tuple[int, ...]):
-        self.shape, n = shape, math.prod(shape)
-        self.ndim, self.sizes = len(shape), (ctypes.c_int64 * max(len(shape), 1))(*shape)
-        self.texts, self.bytes = (ctypes.c_char_p * max(n, 1))(), (ctypes.c_size_t * max(n, 1))()
-        self.n = n
+    @staticmethod
+    def of(port: Port, model: Model) -> Optional["_Labels"]:
+        """None for a port that is not."""
+        known = port.dtype == "string" and port.shape is not None and all(d > 0 for d in port.shape)
+        return _Labels(port, model.texts) if known else None
 
-    def fill(self, items: List[Any]) -> None:
-        """Takes the texts."""
-        data = [text.encode("utf-8", "surrogateescape") if type(text) is str else _utf8(text, items) for text in items]
-        self.texts[: self.n] = data
-        self.bytes[: self.n] = [len(text) for text in data]
+    def copy(self, t: RtTensor) -> Optional[NDArray]:
+        """A copy as str objects; None where a text is not known."""
+        if t.data != self.address:
+            self.address, self.numbers = t.data, _numbers(self.count).from_address(t.data)
+        try:
+            found = np.array([self.texts[n] for n in self.numbers], object)
+        except KeyError:
+            return None
+        return NDArray(found if len(self.shape) == 1 else found.reshape(self.shape), "string")
+
+
+@functools.lru_cache(maxsize=64)
+def _sizes(shape: Tuple[int, ...]) -> Any:
+    """A shape as the runtime takes it."""
+    return (ctypes.c_int64 * max(len(shape), 1))(*shape)
 
 
 def _utf8(text: Any, items: List[Any]) -> bytes:
@@ -281,17 +301,18 @@ class Executor:
         self._many = len(model.entries) > 1
         self.inputs, self._in = _grouped(model.entry_inputs(self._entry))
         self.outputs, self._out = _grouped(model.entry_outputs(self._entry))
-        self._straight_in, self._straight_out = [_Straight.of(p) for p in self.inputs], [_Straight.of(p) for p in self.outputs]
+        self._straight_in = [_Straight.of(p) for p in self.inputs]
+        self._straight_out = [_Straight.of(p) or _Labels.of(p, model) for p in self.outputs]
         maps = [(i, pair) for i, pair in enumerate(self._in) if isinstance(pair, tuple)]
         self._map_in = {i: [model.entry_inputs(self._entry)[k] for k in pair] for i, pair in maps}
         self._err, self._found = RtError(), ctypes.POINTER(RtTensor)()
         self._handle = ctypes.c_void_p(self._chosen)    # these three as calls without declarations take them
         self._err_reference, self._found_reference = ctypes.byref(self._err), ctypes.byref(self._found)
         self._rooms: Dict[Any, Any] = {}
-        self._texts: Dict[Any, _Texts] = {}
         self._number, self._text, self._size = ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_size_t()     # of a string
         self._text_reference, self._size_reference = ctypes.byref(self._text), ctypes.byref(self._size)
         self._index: Dict[str, int] = {port.name: i for i, port in enumerate(self.inputs)}
+        self._rt = library.undeclared()
         self._borrowed: Dict[Any, NDArray] = {}  # memory of the caller's that inputs and outputs lie in
         self._watch: Any = None
         self._failed: Optional[BaseException] = None  # raised by a function that watches
@@ -334,7 +355,7 @@ class Executor:
         i, err = self.input_index(key), self._err
         straight = self._straight_in[i]
         if straight is not None and straight.holds(value):
-            self._quick(library.undeclared().lathe_rt_set_input, self._in[i], straight.over(value))
+            self._quick(self._rt.lathe_rt_set_input, self._in[i], straight.over(value))
             if self._borrowed:
                 self._borrowed.pop(("input", i), None)
             return
@@ -350,15 +371,15 @@ class Executor:
                 raise error.TypeError(f"input '{port.name}' is {port.type}: a dict is wanted, not a {wrong}")
             for number, half, part in zip(self._in[i], self._map_in[i], (list(value), list(value.values()))):
                 if half.dtype == "string":
-                    self._set_strings(number, part, (len(part),), half.name)
+                    self._set_strings(number, part, (len(part),))
                 else:
-                    raw, tensor = self._room((len(part),), half.name, half.dtype)
+                    raw, tensor = self._room(len(part), half.name, half.dtype)
                     raw[:] = part
-                    self._quick(library.undeclared().lathe_rt_set_input, number, ctypes.byref(tensor))
+                    self._quick(self._rt.lathe_rt_set_input, number, tensor)
             return
         texts = port.dtype == "string" and port.shape is not None and isinstance(value, np.ndarray)
         if texts and value.dtype.kind in "OUS":
-            self._set_strings(self._in[i], value.reshape(-1).tolist(), value.shape, i)
+            self._set_strings(self._in[i], value.reshape(-1).tolist(), value.shape)
             return
         if self.inputs[i].type.startswith("Optional[Tensor") and value is not None and not isinstance(value, (list, tuple)):
             value = [value]
@@ -380,19 +401,19 @@ class Executor:
         """As the runtime takes it: strings become numbers of this executor's."""
         return a.rt_tensor() if a.dtype != "string" else self._strings(np.asarray(a).reshape(-1).tolist(), a.shape)
 
-    def _set_strings(self, number: int, items: List[Any], shape: Tuple[int, ...], key: Any) -> None:
-        """Copies strings into the input of this number; key: what their memory is kept by for the next time."""
-        quick = library.undeclared()
-        if len(items) > _Texts.MOST:
-            self._quick(quick.lathe_rt_set_input, number, ctypes.byref(self._strings(items, shape, key)))
-            return
-        room = self._texts.get(key)
-        if room is None or room.shape != shape:
-            room = self._texts[key] = _Texts(shape)
-        room.fill(items)
-        self._quick(quick.lathe_rt_set_input_strings, number, room.ndim, room.sizes, room.texts, room.bytes)
+    def _set_strings(self, number: int, items: List[Any], shape: Tuple[int, ...]) -> None:
+        """Copies strings into the input of this number."""
+        try:
+            row = "\0".join(items)
+        except TypeError:           # bytes among them, or what is no string at all
+            row = ""
+        if row.count("\0") == len(items) - 1:
+            texts = row.encode("utf-8", "surrogateescape")
+            self._quick(self._rt.lathe_rt_set_input_texts, number, len(shape), _sizes(shape), texts)
+        else:
+            self._quick(self._rt.lathe_rt_set_input, number, ctypes.byref(self._strings(items, shape)))
 
-    def _strings(self, items: List[Any], shape: Tuple[int, ...], key: Any = None) -> RtTensor:
+    def _strings(self, items: List[Any], shape: Tuple[int, ...]) -> RtTensor:
         """A tensor of the numbers of texts, each of which the executor is told once."""
         put = library.runtime().lathe_rt_string_put
         numbers: Dict[Any, int] = {}
@@ -400,22 +421,18 @@ class Executor:
             data = _utf8(text, items)
             rt_check(put(self._p, data, len(data), self._number, self._err), self._err)
             numbers[text] = self._number.value
-        raw, t = self._room(shape, key, "string")
-        raw[:] = np.fromiter(map(numbers.__getitem__, items), np.uint64, len(items))
+        raw = np.fromiter(map(numbers.__getitem__, items), np.uint64, len(items)).reshape(shape)
+        t = tensor_of(raw, "uint64")
+        t.dtype = RtDType(*STRING, 1)
         return t
 
-    def _room(self, shape: Tuple[int, ...], key: Any, dtype: str) -> Tuple[np.ndarray, RtTensor]:
-        """The elements of a tensor, and itself: new memory, or for a port's key that of the last time."""
+    def _room(self, count: int, key: str, dtype: str) -> Tuple[np.ndarray, Any]:
+        """Memory for a vector, and a reference to the tensor over it; for a port's key that of the last time."""
         known = self._rooms.get(key)
-        if known is not None and known[0] == shape:
-            return known[1:]
-        raw = np.empty(shape, np.uint64 if dtype == "string" else storage(dtype)[0])
-        t = tensor_of(raw, "uint64" if dtype == "string" else dtype)
-        if dtype == "string":
-            t.dtype = RtDType(*STRING, 1)
-        if key is not None:
-            self._rooms[key] = (shape, raw.reshape(-1), t)
-        return raw.reshape(-1), t
+        if known is None or len(known[0]) != count:
+            raw = np.empty(count, storage(dtype)[0])
+            known = self._rooms[key] = (raw, ctypes.byref(tensor_of(raw, dtype)))
+        return known
 
     def _copy_of(self, t: RtTensor) -> NDArray:
         """A copy of an output or input, strings as str objects."""
@@ -424,11 +441,12 @@ class Executor:
         shape = tuple(t.shape[: t.ndim])
         count = math.prod(shape)
         numbers = _numbers(count).from_address(t.data)[:] if count else []
-        get, text, size = library.undeclared().lathe_rt_string_get, self._text, self._size
+        get, text, size = self._rt.lathe_rt_string_get, self._text, self._size
         texts: Dict[int, str] = {}
         for number in set(numbers):
             self._quick(get, ctypes.c_uint64(number), self._text_reference, self._size_reference)
             texts[number] = ctypes.string_at(text.value or 0, size.value).decode("utf-8", "surrogateescape")
+        self._model.learn(texts)
         out = np.empty(shape, object)
         out.reshape(-1)[:] = [texts[n] for n in numbers]
         return NDArray(out, "string")
@@ -481,7 +499,7 @@ class Executor:
         """Runs the model on the inputs that were set."""
         if self._many:
             self._select()
-        code = library.undeclared().lathe_rt_run(self._handle, self._err_reference)
+        code = self._rt.lathe_rt_run(self._handle, self._err_reference)
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
@@ -500,8 +518,9 @@ class Executor:
             return [dict(zip(keys, row)) for row in rows]
         err, straight = self._err, self._straight_out[i]
         if straight is not None:
-            self._quick(library.undeclared().lathe_rt_get_output, self._out[i], self._found_reference)
-            return straight.copy(self._found.contents)
+            self._quick(self._rt.lathe_rt_get_output, self._out[i], self._found_reference)
+            copy = straight.copy(self._found.contents)
+            return self._copy_of(self._found.contents) if copy is None else copy
         if self.outputs[i].dtype == "object":
             found = ctypes.c_void_p()
             rt_check(library.runtime().lathe_rt_get_output_object(self._p, self._out[i], ctypes.byref(found), err), err)
@@ -516,7 +535,7 @@ class Executor:
         return self._tensor_output(self._out[i])
 
     def _tensor_output(self, number: int) -> NDArray:
-        self._quick(library.undeclared().lathe_rt_get_output, number, self._found_reference)
+        self._quick(self._rt.lathe_rt_get_output, number, self._found_reference)
         return self._copy_of(self._found.contents)
 
     def get_input(self, key: Any) -> NDArray:
