@@ -52,13 +52,22 @@ static void check_names(Ctx *ctx, int n, PrimFunc *const *f)
 
 /* The LLVM target on a machine whose Lathe was built without LLVM is served by
  * the C backend, as long as a C compiler for it is at hand: that is this machine. */
+static const Target *without_llvm(Built *b)
+{
+  const Target *t = b->target;
+  if (t->codegen != CODEGEN_LLVM) return t;
+  if (!t->is_host)
+    raise(b->ctx, ERR_UNSUPPORTED, NOWHERE,
+          "target %s: this Lathe was built without LLVM, which code for another machine needs", t->text);
+  Target *served = arena_copy(b->m->arena, t, sizeof *t);
+  served->codegen = CODEGEN_C;
+  return served;
+}
+
 static Code *generate(Ctx *ctx, const Target *t, int n, Kernel *const *kernel)
 {
   switch (t->codegen) {
-  case CODEGEN_LLVM:
-    if (t->is_host) return codegen_c(ctx, t, n, kernel);
-    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
-          "target %s: this Lathe was built without LLVM, which code for another machine needs", t->text);
+  case CODEGEN_LLVM: break; /* build_side_by_side does that */
   case CODEGEN_C: return codegen_c(ctx, t, n, kernel);
   case CODEGEN_CUDA: return codegen_cuda(ctx, t, n, kernel);
   case CODEGEN_NONE: break; /* build_check_target has refused it */
@@ -78,16 +87,17 @@ Kernel *build_kernel(Module *m, const PrimFunc *f, const Target *t, const LowerC
 
 static Code *build_in_order(Built *b, int n, PrimFunc *const *f, const BuildOptions *o)
 {
+  const Target *t = without_llvm(b);
   Kernel **kernel = arena_array(scratch(b->ctx), Kernel *, n);
   for (int i = 0; i < n; i++) {
-    kernel[i] = build_kernel(b->m, f[i], b->target, o->config);
+    kernel[i] = build_kernel(b->m, f[i], t, o->config);
     if (o->progress) o->progress(o->env, i + 1, n);
   }
-  if (b->target->device.kind == DEVICE_ACCELERATOR) {
-    b->device = generate(b->ctx, b->target, n, kernel);
-    return codegen_c_launch(b->ctx, b->target, n, kernel);
+  if (t->device.kind == DEVICE_ACCELERATOR) {
+    b->device = generate(b->ctx, t, n, kernel);
+    return codegen_c_launch(b->ctx, t, n, kernel);
   }
-  return generate(b->ctx, b->target, n, kernel);
+  return generate(b->ctx, t, n, kernel);
 }
 
 void build_check_target(Ctx *ctx, const Target *t)

@@ -138,14 +138,24 @@ static const char *micro_tools(const Target *t)
   return str_starts(t->triple, "riscv32") ? "riscv64-unknown-elf" : "arm-none-eabi";
 }
 
+/* What the cross tools for the target begin with: its triple without a vendor that is not known. */
+static const char *cross_tools(Arena *arena, const Target *t)
+{
+  if (t->device.kind == DEVICE_MICRO) return micro_tools(t);
+  const char *vendor = strstr(t->triple, "-unknown-");
+  if (!vendor) return t->triple;
+  const char *arch = t->arch == ARCH_ARM ? "arm" : arena_printf(arena, "%.*s", (int)(vendor - t->triple), t->triple);
+  return arena_printf(arena, "%s%s", arch, vendor + strlen("-unknown"));
+}
+
 /* The compiler for the target: cc here (and for the host side of a GPU's code), the
  * cross compiler by its triple elsewhere. */
 static const char *c_compiler(Arena *arena, const Target *t)
 {
-  if (t->device.kind == DEVICE_MICRO) return arena_printf(arena, "%s-gcc", micro_tools(t));
+  if (t->device.kind == DEVICE_MICRO) return arena_printf(arena, "%s-gcc", cross_tools(arena, t));
   if (code_uses_clang(t)) return code_clang(arena);
   if (t->arch == target_host_arch() || target_is_gpu(t)) return getenv("CC") && getenv("CC")[0] ? getenv("CC") : "cc";
-  return arena_printf(arena, "%s-gcc", t->triple);
+  return arena_printf(arena, "%s-gcc", cross_tools(arena, t));
 }
 
 static void compile_c_with(Ctx *ctx, const Target *target, const char *source, int nmore, const char *const *more,
@@ -287,18 +297,15 @@ static bool try_link(Ctx *ctx, const char *const *argv, const char **said)
 
 static const char *linker(Arena *arena, const Target *t)
 {
-  return t->arch == target_host_arch() ? "ld" : arena_printf(arena, "%s-ld", t->triple);
+  return t->arch == target_host_arch() ? "ld" : arena_printf(arena, "%s-ld", cross_tools(arena, t));
 }
 
 /* What Debian calls the package of a tool for the target. */
 static const char *package(Arena *arena, const Target *t, const char *stem)
 {
-  if (t->device.kind == DEVICE_MICRO) return arena_printf(arena, "%s-%s", stem, micro_tools(t));
-  if (t->arch == target_host_arch()) return stem;
-  return arena_printf(arena, "%s-%s", stem,
-                      t->arch == ARCH_AARCH64  ? "aarch64-linux-gnu"
-                      : t->arch == ARCH_X86_64 ? "x86-64-linux-gnu"
-                                               : t->triple);
+  if (t->device.kind != DEVICE_MICRO && t->arch == target_host_arch()) return stem;
+  const char *tools = t->arch == ARCH_X86_64 ? "x86-64-linux-gnu" : cross_tools(arena, t);
+  return arena_printf(arena, "%s-%s", stem, tools);
 }
 
 void code_check_tools(Ctx *ctx, const Target *t, const char *path, const char *without)

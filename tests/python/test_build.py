@@ -33,6 +33,19 @@ def test_every_kind_of_input(target):
     works(tvm.build(tir.Schedule(f), target=target))
 
 
+def test_rounding_shifts_of_vectors():
+    """For "llvm", which a build without LLVM serves with the C backend."""
+    n, shifts = 16, 1 << np.arange(16)
+    A = te.placeholder((n,), "int32", name="A")
+    B = te.compute((n,), lambda i: tir.round_shift_right(A[i], tir.const(3, "int32")), name="B")
+    s = te.create_schedule(B.op)
+    s[B].vectorize(B.op.axis[0])
+    a = np.where(np.arange(n) % 2, -4 * shifts - 4, 4 * shifts).astype("int32")
+    b = np.zeros(n, "int32")
+    tvm.build(s, [A, B], target="llvm")(a, b)
+    np.testing.assert_array_equal(b, np.sign(a) * ((np.abs(a) + 4) // 8))
+
+
 def test_lowered_modules_build(target):
     A, B, s = add_one()
     o, i = s[B].split(B.op.axis[0], factor=4)
