@@ -309,6 +309,19 @@ LatheRtCode lathe_rt_set_input_texts(LatheRtExecutor *x, int32_t i, int32_t ndim
   return set_texts(x, i, "set_input_texts", ndim, shape, NULL, NULL, texts, err);
 }
 
+LatheRtCode lathe_rt_set_input_map(LatheRtExecutor *x, int32_t i, int32_t n, const char *keys,
+                                   const LatheRtTensor *values, LatheRtError *err)
+{
+  const LatheRtPort *p;
+  const int64_t shape[] = {n};
+  if (n < 0) return rt_fail(err, LATHE_RT_ARGUMENT, "set_input_map: a map of %d keys", n);
+  RT_TRY(find_port(x, false, i, "", "set_input_map", &p, err));
+  RT_TRY(find_port(x, false, i + 1, "", "set_input_map", &p, err));
+  RT_TRY(check_tensor(p, values, false, err));
+  RT_TRY(set_texts(x, i, "set_input_map", 1, shape, NULL, NULL, keys, err));
+  return lathe_rt_set_input(x, i + 1, values, err);
+}
+
 /* Memory of the caller's that a port may be: compact, aligned, reachable. */
 static LatheRtCode check_memory(const LatheRtPort *p, const LatheRtTensor *t, bool reachable, const char *side,
                                 const char *else_by, char **data, size_t *bytes, LatheRtError *err)

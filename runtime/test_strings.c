@@ -155,6 +155,41 @@ static void test_numbers(void **state)
   lathe_rt_executor_free(x);
 }
 
+/* Texts one behind the other in memory; a map needs a second port. */
+static void test_in_one_piece(void **state)
+{
+  (void)state;
+  Blob o;
+  LatheRtExecutor *x;
+  LatheRtError err;
+  weights[0] = 1, weights[1] = 2;
+  model(&o, HO_TEXT_CONCAT, 0, 0, 3, strings);
+  assert_int_equal(load(&o, &x, &err), LATHE_RT_OK);
+  int64_t two = 2;
+  assert_int_equal(lathe_rt_set_input_texts(x, 0, 1, &two, "first\0", &err), LATHE_RT_OK);
+  assert_int_equal(lathe_rt_run(x, &err), LATHE_RT_OK);
+  const LatheRtTensor *y;
+  assert_int_equal(lathe_rt_get_output(x, 0, &y, &err), LATHE_RT_OK);
+  static const char *const wanted[] = {"firsta", "zz"};
+  for (int i = 0; i < 2; i++) {
+    const char *s;
+    size_t n;
+    assert_int_equal(lathe_rt_string_get(x, ((uint64_t *)y->data)[i], &s, &n, &err), LATHE_RT_OK);
+    assert_string_equal(s, wanted[i]);
+  }
+  assert_int_equal(lathe_rt_set_input_texts(x, 0, 1, &two, NULL, &err), LATHE_RT_ARGUMENT);
+  assert_non_null(strstr(err.text, "text 0 is null"));
+  assert_int_equal(lathe_rt_set_input_texts(NULL, 0, 1, &two, "a", &err), LATHE_RT_ARGUMENT);
+  assert_int_equal(lathe_rt_set_input_map(x, 0, 2, "a\0b", y, &err), LATHE_RT_ARGUMENT);
+  assert_string_equal(err.text, "set_input_map: input 1, the model has 1");
+  assert_int_equal(lathe_rt_set_input_map(x, 0, -1, "a", y, &err), LATHE_RT_ARGUMENT);
+  assert_string_equal(err.text, "set_input_map: a map of -1 keys");
+  LatheRtModelInfo info = {.size = sizeof info};
+  lathe_rt_model_info(x->model, &info);
+  assert_int_equal(info.num_strings, 3);
+  lathe_rt_executor_free(x);
+}
+
 /* The table that the model has. */
 static void test_lies(void **state)
 {
@@ -254,7 +289,7 @@ static void test_patterns(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_numbers), cmocka_unit_test(test_lies),
-                                     cmocka_unit_test(test_patterns)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_numbers), cmocka_unit_test(test_in_one_piece),
+                                     cmocka_unit_test(test_lies), cmocka_unit_test(test_patterns)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -432,11 +432,14 @@ static void map_in(Conversion *c, const Node **keys, const Node **values)
   *values = node_get(c->m, x, 1);
 }
 
-/* The values of some keys, `otherwise` of those that the map does not have; (1, keys). */
+/* The values of some keys, `otherwise` (of numbers 0) of those that the map does not have; (1, keys).  A map has a key
+ * once: of numbers the one that is found is the sum, of strings it is taken by its place. */
 static const Node *values_of(Conversion *c, const Node *wanted, const Node *keys, const Node *values,
                              const Node *otherwise)
 {
   const Node *hit = kit_op2(c, "equal", kit_unsqueeze(c, wanted, 1), keys, NULL);
+  if (!dtype_is_string(kit_dtype_of(c, values)))
+    return kit_unsqueeze(c, kit_reduce1(c, "sum", kit_where(c, hit, values, otherwise), 1, false), 0);
   const Node *count = kit_scalar_of(c, kit_shape_part(c, keys, 0, 1));
   const Node *place = kit_add(c, kit_iota(c, count, DT_I64), kit_scalar(c, DT_I64, 1));
   const Node *at = kit_reduce1(c, "sum", kit_where(c, hit, place, kit_scalar(c, DT_I64, 0)), 1, false);

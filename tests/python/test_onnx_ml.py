@@ -157,6 +157,41 @@ def test_a_map_wants_a_dict():
     same(run(executor, {executor.inputs[0].name: {}}), [np.zeros((1, 3), np.float32)])
 
 
+def test_keys_that_do_not_go_in_one_piece():
+    """A zero inside a text, bytes, letters of several bytes: a map takes them as one by one."""
+    words = ["a", "b\0c", "ä", ""]
+    model = ml_model("DictVectorizer", [map_port("x", TEXT, F32)], [port("y", F32, None)], 1, string_vocabulary=words)
+    executor = compiled(model.SerializeToString())
+    for given, wanted in [
+        ({"b": 1.0, "c": 2.0, "a": 3.0}, [3, 0, 0, 0]),
+        ({"b\0c": 1.5, "ä": 2.0}, [0, 1.5, 2, 0]),
+        ({b"a": 4.0, "": 5.0}, [4, 0, 0, 5]),
+        ({"a": float("nan"), "other": float("inf")}, [np.nan, 0, 0, 0]),
+        ({}, [0, 0, 0, 0]),
+    ]:
+        same(run(executor, {"x": given}), [np.array([wanted], np.float32)])
+    with pytest.raises(lathe.error.TypeError, match="of an array of strings is a int"):
+        executor.set_input("x", {1: 2.0})
+
+
+def test_labels_are_the_same_in_every_run():
+    """Texts of the model's own are asked for once; those that come with an input anew each time."""
+    model = ml_model(
+        "LabelEncoder", [port("x", TEXT, [2])], [port("y", TEXT, [2])], 2,
+        keys_strings=["one", "two"], values_strings=["eins", "zwei"], default_string="?",
+    )
+    first = compiled(model.SerializeToString())
+    second = first.entry(0)
+    for executor in (first, second, first):
+        for given, wanted in [(["one", "two"], ["eins", "zwei"]), (["two", "six"], ["zwei", "?"])]:
+            assert run(executor, {"x": np.array(given, object)})[0].tolist() == wanted
+    names = helper.make_node("Identity", ["x"], ["y"])
+    graph = helper.make_graph([names], "g", [port("x", TEXT, [2])], [port("y", TEXT, [2])])
+    same_again = compiled(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString())
+    for given in (["p", "q"], ["r", "s"], ["q", "r"]):
+        assert run(same_again, {"x": np.array(given, object)})[0].tolist() == given
+
+
 def port(name, kind, shape):
     return helper.make_tensor_value_info(name, kind, shape)
 

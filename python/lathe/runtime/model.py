@@ -8,14 +8,14 @@ import math
 import operator
 import os
 import weakref
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Collection, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from .. import error
 from .._ffi import Object, call, library, register_object
 from .._ffi.library import RtDType, RtError, RtLoad, RtModelInfo, RtTensor
-from .ndarray import NARROW, NUMPY_NAMES, STRING, NDArray, as_ndarray, copy_of, from_address, native, storage, tensor_of
+from .ndarray import NARROW, NUMPY_NAMES, STRING, NDArray, aligned, as_ndarray, copy_of, from_address, native, storage, tensor_of
 from .ndarray import _name_of as dtype_name
 from .packed import rt_check
 
@@ -169,16 +169,19 @@ class _Straight:
     processor's caches, and every step in it takes microseconds: arrays go in and out with as few as there can be."""
 
     MOST = 1 << 20          # bytes; with more the steps do not count
+    FEW = 1 << 10           # bytes; memory for arrays with no more is taken for several at a time
+    PLACES = 16
 
     def __init__(self, port: Port):
         self.name, self.shape, self.dtype = port.dtype, port.shape, np.dtype(port.dtype)
         self.count = math.prod(port.shape or ())
         self.bytes = self.count * self.dtype.itemsize
-        self.room = ctypes.c_char * (self.bytes + 64)
+        self.several = 32 if self.bytes <= _Straight.FEW else 1
+        self.rooms, self.left = np.empty(0), 0
         self.tensor = tensor_of(np.empty(self.shape, self.dtype), port.dtype)
         self.reference = ctypes.byref(self.tensor)
-        self.address: Optional[int] = None      # where the runtime had the port's elements the last time,
-        self.elements = np.empty(0)             # and an array over them
+        self.held = ctypes.c_char * self.bytes
+        self.elements: Dict[int, np.ndarray] = {}   # arrays over the places where the runtime had the elements lately
 
     @staticmethod
     def of(port: Port) -> Optional["_Straight"]:
@@ -188,7 +191,7 @@ class _Straight:
 
     def holds(self, x: Any) -> bool:
         """Is x an array whose memory can be read as it is?"""
-        return type(x) is np.ndarray and x.dtype == self.dtype and x.shape == self.shape and x.flags.c_contiguous and x.flags.writeable
+        return type(x) is np.ndarray and x.dtype == self.dtype and x.shape == self.shape and x.flags.carray
 
     def over(self, x: np.ndarray) -> Any:
         """A reference to the tensor over its memory, until the next one is asked for."""
@@ -198,12 +201,18 @@ class _Straight:
     def copy(self, t: RtTensor) -> NDArray:
         """A copy of a compact tensor, aligned as nd.empty has it."""
         address = t.data + t.byte_offset
-        if address != self.address:
-            held = (ctypes.c_char * self.bytes).from_address(address)
-            self.address, self.elements = address, np.ndarray(self.shape, self.dtype, held)
-        memory = self.room()
-        raw = np.ndarray(self.shape, self.dtype, memory, -ctypes.addressof(memory) % 64)
-        raw[...] = self.elements
+        elements = self.elements.get(address)
+        if elements is None:
+            if len(self.elements) >= _Straight.PLACES:
+                self.elements.clear()
+            elements = np.ndarray(self.shape, self.dtype, self.held.from_address(address))
+            self.elements[address] = elements
+        if not self.left:
+            rows = aligned((self.several, -(-self.bytes // 64) * 64 // self.dtype.itemsize), self.dtype, np.empty)
+            self.rooms, self.left = rows[:, : self.count].reshape((self.several, *self.shape)), self.several
+        self.left -= 1
+        raw = self.rooms[self.left, ...]
+        raw[...] = elements
         return NDArray(raw, self.name)
 
 
@@ -237,6 +246,15 @@ class _Labels:
 def _sizes(shape: Tuple[int, ...]) -> Any:
     """A shape as the runtime takes it."""
     return (ctypes.c_int64 * max(len(shape), 1))(*shape)
+
+
+def _row(items: Collection[Any]) -> Optional[bytes]:
+    """Texts one behind the other, each ending in a zero; None where one is not a str or has a zero in it."""
+    try:
+        row = "\0".join(items)
+    except TypeError:
+        return None
+    return row.encode("utf-8", "surrogateescape") if row.count("\0") == len(items) - 1 else None
 
 
 def _utf8(text: Any, items: List[Any]) -> bytes:
@@ -312,7 +330,9 @@ class Executor:
         self._number, self._text, self._size = ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_size_t()     # of a string
         self._text_reference, self._size_reference = ctypes.byref(self._text), ctypes.byref(self._size)
         self._index: Dict[str, int] = {port.name: i for i, port in enumerate(self.inputs)}
+        self._out_index: Dict[str, int] = {port.name: i for i, port in enumerate(self.outputs)}
         self._rt = library.undeclared()
+        self._rt_get_output = self._rt.lathe_rt_get_output
         self._borrowed: Dict[Any, NDArray] = {}  # memory of the caller's that inputs and outputs lie in
         self._watch: Any = None
         self._failed: Optional[BaseException] = None  # raised by a function that watches
@@ -369,13 +389,7 @@ class Executor:
             if not isinstance(value, dict):
                 wrong = type(value).__name__
                 raise error.TypeError(f"input '{port.name}' is {port.type}: a dict is wanted, not a {wrong}")
-            for number, half, part in zip(self._in[i], self._map_in[i], (list(value), list(value.values()))):
-                if half.dtype == "string":
-                    self._set_strings(number, part, (len(part),))
-                else:
-                    raw, tensor = self._room(len(part), half.name, half.dtype)
-                    raw[:] = part
-                    self._quick(self._rt.lathe_rt_set_input, number, tensor)
+            self._set_map(i, value)
             return
         texts = port.dtype == "string" and port.shape is not None and isinstance(value, np.ndarray)
         if texts and value.dtype.kind in "OUS":
@@ -401,17 +415,35 @@ class Executor:
         """As the runtime takes it: strings become numbers of this executor's."""
         return a.rt_tensor() if a.dtype != "string" else self._strings(np.asarray(a).reshape(-1).tolist(), a.shape)
 
-    def _set_strings(self, number: int, items: List[Any], shape: Tuple[int, ...]) -> None:
-        """Copies strings into the input of this number."""
-        try:
-            row = "\0".join(items)
-        except TypeError:           # bytes among them, or what is no string at all
-            row = ""
-        if row.count("\0") == len(items) - 1:
-            texts = row.encode("utf-8", "surrogateescape")
-            self._quick(self._rt.lathe_rt_set_input_texts, number, len(shape), _sizes(shape), texts)
+    def _set_map(self, i: int, value: Dict[Any, Any]) -> None:
+        """Copies a map in; one of texts to numbers in one call."""
+        (first, second), (keys, values), n = self._in[i], self._map_in[i], len(value)
+        numbers = None
+        if values.dtype != "string":
+            raw, numbers = self._room(n, values.name, values.dtype)
+            raw[:] = list(value.values())
+        row = _row(value) if keys.dtype == "string" and numbers is not None else None
+        if row is not None:
+            self._quick(self._rt.lathe_rt_set_input_map, first, n, row, numbers)
+            return
+        if keys.dtype == "string":
+            self._set_strings(first, value, (n,))
         else:
-            self._quick(self._rt.lathe_rt_set_input, number, ctypes.byref(self._strings(items, shape)))
+            raw, tensor = self._room(n, keys.name, keys.dtype)
+            raw[:] = list(value)
+            self._quick(self._rt.lathe_rt_set_input, first, tensor)
+        if numbers is None:
+            self._set_strings(second, value.values(), (n,))
+        else:
+            self._quick(self._rt.lathe_rt_set_input, second, numbers)
+
+    def _set_strings(self, number: int, items: Collection[Any], shape: Tuple[int, ...]) -> None:
+        """Copies strings into the input of this number."""
+        row = _row(items)
+        if row is not None:
+            self._quick(self._rt.lathe_rt_set_input_texts, number, len(shape), _sizes(shape), row)
+        else:
+            self._quick(self._rt.lathe_rt_set_input, number, ctypes.byref(self._strings(list(items), shape)))
 
     def _strings(self, items: List[Any], shape: Tuple[int, ...]) -> RtTensor:
         """A tensor of the numbers of texts, each of which the executor is told once."""
@@ -486,10 +518,11 @@ class Executor:
     def output_index(self, key: Any) -> int:
         """The number of an output by name or number."""
         if isinstance(key, str):
-            names = [p.name for p in self.outputs]
-            if key not in names:
-                raise error.ArgumentError(f"the model has no output '{key}'; it has {', '.join(names) or 'none'}")
-            return names.index(key)
+            if key not in self._out_index:
+                raise error.ArgumentError(
+                    f"the model has no output '{key}'; it has {', '.join(self._out_index) or 'none'}"
+                )
+            return self._out_index[key]
         return _number(key, len(self.outputs), "output")
 
     def _numpy_dtype(self, i: int) -> Any:
@@ -512,15 +545,20 @@ class Executor:
     def get_output(self, key: Any) -> Any:
         """A copy of an output, by name or number: an array; a list of arrays for a sequence; None for an absent
         optional; a list of dicts, one for each row, for maps."""
-        i = self.output_index(key)
+        i = key if type(key) is int and 0 <= key < len(self._out) else self.output_index(key)
+        straight = self._straight_out[i]
+        if straight is not None:
+            if self._many:
+                self._select()
+            code = self._rt_get_output(self._handle, self._out[i], self._found_reference, self._err_reference)
+            if code:
+                rt_check(code, self._err)
+            copy = straight.copy(self._found.contents)
+            return self._copy_of(self._found.contents) if copy is None else copy
         if isinstance(self._out[i], tuple):
             keys, rows = (self._tensor_output(k).numpy().tolist() for k in self._out[i])
             return [dict(zip(keys, row)) for row in rows]
-        err, straight = self._err, self._straight_out[i]
-        if straight is not None:
-            self._quick(self._rt.lathe_rt_get_output, self._out[i], self._found_reference)
-            copy = straight.copy(self._found.contents)
-            return self._copy_of(self._found.contents) if copy is None else copy
+        err = self._err
         if self.outputs[i].dtype == "object":
             found = ctypes.c_void_p()
             rt_check(library.runtime().lathe_rt_get_output_object(self._p, self._out[i], ctypes.byref(found), err), err)

@@ -90,7 +90,8 @@ def _numpy_view(raw: np.ndarray, dtype: str) -> np.ndarray:
         return raw
 
 
-def _aligned(shape: Tuple[int, ...], t: np.dtype, make: Any = np.zeros) -> np.ndarray:
+def aligned(shape: Tuple[int, ...], t: np.dtype, make: Any = np.zeros) -> np.ndarray:
+    """A new array that begins at a multiple of 64 bytes."""
     if t == object:
         return np.full(shape, "", object)
     n = math.prod(shape) * t.itemsize
@@ -266,7 +267,7 @@ def empty(
     if any(n < 0 for n in dims):
         raise error.ShapeError(f"empty: the shape {dims} has a negative dimension")
     name = str(np.dtype(dtype).name) if not isinstance(dtype, str) else dtype
-    return NDArray(_aligned(dims, storage(name)[0]), name)
+    return NDArray(aligned(dims, storage(name)[0]), name)
 
 
 def array(arr: Any, device: Device = Device(1, 0), mem_scope: Any = None) -> NDArray:
@@ -392,7 +393,7 @@ def copy_of(t: RtTensor) -> NDArray:
     if t.strides:
         return array(from_address(t))
     name = _stored_name(t)
-    raw = _aligned(tuple(t.shape[: t.ndim]), storage(name)[0], np.empty)
+    raw = aligned(tuple(t.shape[: t.ndim]), storage(name)[0], np.empty)
     ctypes.memmove(raw.__array_interface__["data"][0], t.data + t.byte_offset, raw.nbytes)
     return NDArray(raw, name)
 
