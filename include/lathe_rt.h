@@ -494,8 +494,8 @@ LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_get_output_object(LatheRtExecut
  * at letters), get the text of a number, with a zero behind it.  Numbers and texts last until the next
  * run begins, those that an input holds as long as it does; the model's own (num_strings of its info) always.
  * set_input_strings sets a whole input: one text an element, row major, with bytes NULL each ending in a zero;
- * set_input_texts takes them one behind the other in memory, each ending in a zero; set_input_map so the n keys of a map,
- * input i, and its values, input i + 1. */
+ * set_input_texts takes them one behind the other in memory, each ending in a zero; set_input_map so the n keys of a
+ * map, input i, and its values, input i + 1. */
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_string_put(LatheRtExecutor *, const char *text, size_t bytes,
                                                             uint64_t *out, LatheRtError *err);
 LATHE_RT_API LATHE_RT_CHECK LatheRtCode lathe_rt_string_get(const LatheRtExecutor *, uint64_t, const char **text,

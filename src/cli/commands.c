@@ -214,7 +214,8 @@ const Command cli_commands[] = {
      "lathe quantize net.onnx --data samples.npz --labels labels.txt --accuracy-drop 1% -o net_int8.onnx\n"
      "lathe quantize net.onnx --data samples/ --calibrate kl --json -o net_int8.onnx\n",
      TAKES_FILE, cli_run_quantize, false},
-    {"compare", "show tensor by tensor where two models of a network part", "FLOAT.onnx OTHER.onnx --data DATA [options]",
+    {"compare", "show tensor by tensor where two models of a network part",
+     "FLOAT.onnx OTHER.onnx --data DATA [options]",
      "Runs both on the same samples and shows of each tensor that both have (in the quantized one as its consumers see"
      " it) the signal to noise and the largest difference.",
      "6j", NULL,

@@ -43,7 +43,7 @@ typedef struct AotOptions {
 
 /* ---- external compilers ----------------------------------------------------------------------
  * A function with the attribute Compiler = "X" is handed to the code generator of X, which gives one of
- *   C source or an object  with a function int32_t SYMBOL(pointers…) over compact tensors of known shape: 0, or a status
+ *   C source or an object  with a function int32_t SYMBOL(pointers…) over compact tensors of known shape: 0 or a status
  *   bytes of a kind        which the runtime's loader of that kind takes (lathe_rt_module_kind_add, or a plugin)
  * The function is called with the operands, the constants and the results, tuples spread out, in this order. */
 typedef enum { EXTERNAL_C, EXTERNAL_OBJECT, EXTERNAL_MODULE } ExternalForm;

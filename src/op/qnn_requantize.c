@@ -295,7 +295,8 @@ const OpDef op_qnn_requantize = {
 /* clang-format off */
 #define QNN_MULTIPLY_SHIFT_ATTRS(A, S)                                                        \
   A(S, STR, rounding, "\"UPWARD\"",                                                           \
-    "UPWARD, TONEAREST: halves up, or away from zero; DOUBLE: to the product over 2^31 halves up, then away from zero") \
+    "UPWARD, TONEAREST: halves up, or away from zero; "                                       \
+    "DOUBLE: to the product over 2^31 halves up, then away from zero")                        \
   A(S, BOOL, saturate, "False", "a result beyond int32 is its limit; False: there is none")    \
   A(S, INT, least, "1", "no shift is below this; from 31 on DOUBLE is cheaper")
 /* clang-format on */

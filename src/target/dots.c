@@ -25,12 +25,13 @@ static const TargetDot rows[] = {
   {"usmmla",     ARCH_AARCH64, CPU_I8MM,       NULL,       DOT_U8,   DOT_S8,   8, 2, 2, 128, 1, ARM("usmmla"), false},
   {"bfdot",      ARCH_AARCH64, CPU_BF16,       NULL,       DOT_BF16, DOT_BF16, 2, 1, 1, 128, 1, ARM("bfdot"), false},
   {"bfmmla",     ARCH_AARCH64, CPU_BF16,       NULL,       DOT_BF16, DOT_BF16, 4, 2, 2, 128, 1, ARM("bfmmla"), false},
-  {"vpdpbusd", ARCH_X86_64,  CPU_AVX512VNNI, NULL, DOT_U8,   DOT_S8,   4, 1, 1, 512, 1, X86("avx512.vpdpbusd.%d"), false},
-  {"vpdpbusd", ARCH_X86_64,  CPU_AVXVNNI,    NULL, DOT_U8,   DOT_S8,   4, 1, 1, 256, 1, X86("avx512.vpdpbusd.%d"), false},
+  {"vpdpbusd", ARCH_X86_64, CPU_AVX512VNNI, NULL, DOT_U8, DOT_S8, 4, 1, 1, 512, 1, X86("avx512.vpdpbusd.%d"), false},
+  {"vpdpbusd", ARCH_X86_64, CPU_AVXVNNI,    NULL, DOT_U8, DOT_S8, 4, 1, 1, 256, 1, X86("avx512.vpdpbusd.%d"), false},
   PAIRS("vpmaddwd", CPU_AVX512BW, 512, X86("avx512.pmaddw.d.512"))
   PAIRS("vpmaddwd", CPU_AVX2, 256, X86("avx2.pmadd.wd"))
   PAIRS("pmaddwd", CPU_SSE42, 128, X86("sse2.pmadd.wd"))
-  {"vdpbf16ps", ARCH_X86_64, CPU_AVX512BF16, NULL, DOT_BF16, DOT_BF16, 2, 1, 1, 512, .5, X86("avx512bf16.dpbf16ps.%d"), false},
+  {"vdpbf16ps", ARCH_X86_64, CPU_AVX512BF16, NULL, DOT_BF16, DOT_BF16, 2, 1, 1, 512, .5, X86("avx512bf16.dpbf16ps.%d"),
+   false},
   {"tdpbusd", ARCH_X86_64,  CPU_NFEATURES,  "amx-int8", DOT_U8,   DOT_S8,   64, 16, 16, 0, 0.0625, NULL, false},
   {"tdpbssd", ARCH_X86_64,  CPU_NFEATURES,  "amx-int8", DOT_S8,   DOT_S8,   64, 16, 16, 0, 0.0625, NULL, false},
   {"tdpbf16ps", ARCH_X86_64,  CPU_NFEATURES,  "amx-bf16", DOT_BF16, DOT_BF16, 32, 16, 16, 0, 0.0625, NULL, false},
