@@ -44,8 +44,31 @@ KINDS = {
     "normalisation": ["BatchNormalization", "LayerNormalization", "InstanceNormalization", "GroupNormalization", "LRN"],
     "transpose": ["Transpose"],
     "resize": ["Resize", "Upsample"],
-    "reduction": ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceProd", "ArgMax", "TopK", "CumSum"],
-    "activation": ["Relu", "Clip", "Sigmoid", "Tanh", "Erf", "HardSigmoid", "HardSwish", "LeakyRelu", "Elu", "Gelu", "PRelu", "Softplus"],
+    "reduction": [
+        "ReduceMean",
+        "ReduceSum",
+        "ReduceMax",
+        "ReduceMin",
+        "ReduceL2",
+        "ReduceProd",
+        "ArgMax",
+        "TopK",
+        "CumSum",
+    ],
+    "activation": [
+        "Relu",
+        "Clip",
+        "Sigmoid",
+        "Tanh",
+        "Erf",
+        "HardSigmoid",
+        "HardSwish",
+        "LeakyRelu",
+        "Elu",
+        "Gelu",
+        "PRelu",
+        "Softplus",
+    ],
     "arithmetic": ["Add", "Sub", "Mul", "Div", "Pow", "Sqrt"],
     "gather": ["Gather", "GatherElements", "GatherND"],
     "concat": ["Concat", "Split", "Slice", "Pad"],
@@ -72,7 +95,11 @@ class Case:
         both = KIND_OF[self.node.op_type] == "arithmetic"
         shown = [i for i in self.inputs if i is not None and (both or not i.weight or len(i.shape) > 1)]
         sizes = " ".join("x".join(map(str, i.shape)) or "scalar" for i in shown)
-        sizes += "".join(f" [{','.join(map(str, i.value.ravel()))}]" for i in self.inputs if i is not None and i.value is not None and i.dtype == TensorProto.INT64 and i.value.size < 8)
+        sizes += "".join(
+            f" [{','.join(map(str, i.value.ravel()))}]"
+            for i in self.inputs
+            if i is not None and i.value is not None and i.dtype == TensorProto.INT64 and i.value.size < 8
+        )
         if self.node.op_type in ("Conv", "ConvTranspose", "Gemm") and len(self.inputs) > 2:
             sizes += " bias"
         shown = []
@@ -80,7 +107,9 @@ class Case:
             v = helper.get_attribute_value(a)
             v = v.decode() if isinstance(v, bytes) else v
             v = round(v, 6) if isinstance(v, float) else v
-            if a.name not in ("kernel_shape", "momentum", "training_mode", "epsilon") and not isinstance(v, onnx.TensorProto):
+            if a.name not in ("kernel_shape", "momentum", "training_mode", "epsilon") and not isinstance(
+                v, onnx.TensorProto
+            ):
                 shown.append(f"{a.name}={','.join(map(str, v)) if isinstance(v, list) else v}".replace(" ", ""))
         return f"{self.node.op_type} {sizes} {' '.join(shown)}".strip()
 
@@ -116,7 +145,9 @@ class Case:
         if dtype.kind in "iu":          # indices
             axis = next((a.i for a in self.node.attribute if a.name == "axis"), 0)
             return rng.integers(0, self.inputs[0].shape[axis], i.shape).astype(dtype)
-        fan = max(int(np.prod(i.shape[1:])) if i.weight and len(i.shape) > 2 else i.shape[0] if i.weight and i.shape else 1, 1)
+        fan = max(
+            int(np.prod(i.shape[1:])) if i.weight and len(i.shape) > 2 else i.shape[0] if i.weight and i.shape else 1, 1
+        )
         x = np.asarray(rng.standard_normal(i.shape) / np.sqrt(fan))
         if self.node.op_type == "BatchNormalization" and k == 4:
             x = np.abs(x) + 0.5
@@ -231,7 +262,9 @@ def more_cases():
                 value = np.array(i, "float32" if isinstance(i[0], float) else "int64")
                 given.append(Input(value.shape, helper.np_dtype_to_tensor_dtype(value.dtype), value, True))
         outputs = {"TopK": 2, "LSTM": 3, "GRU": 2}.get(op, len(inputs[1]) if op == "Split" else 1)
-        node = helper.make_node(op, [f"x{k}" if i else "" for k, i in enumerate(given)], [f"y{k}" for k in range(outputs)], **attributes)
+        node = helper.make_node(
+            op, [f"x{k}" if i else "" for k, i in enumerate(given)], [f"y{k}" for k in range(outputs)], **attributes
+        )
         case = Case(node, given, opset)
         case.graphs.append("more")
         found.append(case)
@@ -287,9 +320,23 @@ def measure(case, threads, rounds, folder, cpu_time):
     for n in threads:
         runners = {"Lathe": BoundLathe(library, n, feeds), "ONNX Runtime": BoundOrt(path, n, feeds)}
         error = peers.relative_error(runners["Lathe"].outputs(), runners["ONNX Runtime"].outputs())
-        times = peers.cpu_times(runners, feeds, rounds * SAMPLES) if cpu_time else peers.side_by_side(runners, feeds, rounds, at_least=0.02)
-        rows.append({"kind": KIND_OF[case.node.op_type], "case": case.label, "graphs": case.graphs, "threads": n, "relative_error": error, "compile_s": seconds,
-                     "kernels": [f"{k.name} ({k.impl})" for k in library.model.nodes()], "times": times})
+        times = (
+            peers.cpu_times(runners, feeds, rounds * SAMPLES)
+            if cpu_time
+            else peers.side_by_side(runners, feeds, rounds, at_least=0.02)
+        )
+        rows.append(
+            {
+                "kind": KIND_OF[case.node.op_type],
+                "case": case.label,
+                "graphs": case.graphs,
+                "threads": n,
+                "relative_error": error,
+                "compile_s": seconds,
+                "kernels": [f"{k.name} ({k.impl})" for k in library.model.nodes()],
+                "times": times,
+            }
+        )
     return rows
 
 
@@ -306,28 +353,44 @@ def judged(measured, cpu_time):
         times = row.pop("times")
         ours, theirs = (statistics.median(times[name]) for name in ("Lathe", "ONNX Runtime"))
         pairs = [t / o for o, t in zip(times["Lathe"], times["ONNX Runtime"])]
-        row |= {"lathe_us": ours * 1e6, "onnxruntime_us": theirs * 1e6, "ratio": statistics.median(pairs) if cpu_time else theirs / ours}
+        row |= {
+            "lathe_us": ours * 1e6,
+            "onnxruntime_us": theirs * 1e6,
+            "ratio": statistics.median(pairs) if cpu_time else theirs / ours,
+        }
     return list(together.values())
 
 
 def summary(rows, n, out):
     """One line for each kind: how many cases, how many too slow, the mean, the worst."""
-    print(f"\n{n} thread{'s' * (n > 1)}\n\n| kind | cases | below {REQUIRED} | geometric mean | lowest | the slowest |\n|---|---|---|---|---|---|", file=out)
+    print(
+        f"\n{n} thread{'s' * (n > 1)}\n\n| kind | cases | below {REQUIRED} | geometric mean | lowest | the slowest |\n|---|---|---|---|---|---|",
+        file=out,
+    )
     for kind in [*KINDS, "all"]:
         of_kind = sorted((r for r in rows if kind in ("all", r["kind"])), key=lambda r: r["ratio"])
         if not of_kind:
             continue
         ratios = [r["ratio"] for r in of_kind]
         worst = "; ".join(f"{r['case'][:80]} ({r['ratio']:.2f})" for r in of_kind[:WORST]) if kind != "all" else ""
-        print(f"| {kind} | {len(ratios)} | {sum(r < REQUIRED for r in ratios)} | {statistics.geometric_mean(ratios):.2f} | {min(ratios):.2f} | {worst} |", file=out)
+        print(
+            f"| {kind} | {len(ratios)} | {sum(r < REQUIRED for r in ratios)} | {statistics.geometric_mean(ratios):.2f} | {min(ratios):.2f} | {worst} |",
+            file=out,
+        )
 
 
 def report(rows, failed, threads, out):
-    print("| ratio | threads | Lathe us | ONNX Runtime us | error | kind | case | networks |\n|---|---|---|---|---|---|---|---|", file=out)
+    print(
+        "| ratio | threads | Lathe us | ONNX Runtime us | error | kind | case | networks |\n|---|---|---|---|---|---|---|---|",
+        file=out,
+    )
     for r in sorted(rows, key=lambda r: r["ratio"]):
         wrong = " WRONG" if not r["relative_error"] <= TOLERANCE else ""
-        print(f"| {r['ratio']:.2f} | {r['threads']} | {r['lathe_us']:.1f} | {r['onnxruntime_us']:.1f} | {r['relative_error']:.0e}{wrong} | {r['kind']} | {r['case']} | "
-              f"{', '.join(r['graphs'])} |", file=out)
+        print(
+            f"| {r['ratio']:.2f} | {r['threads']} | {r['lathe_us']:.1f} | {r['onnxruntime_us']:.1f} | {r['relative_error']:.0e}{wrong} | {r['kind']} | {r['case']} | "
+            f"{', '.join(r['graphs'])} |",
+            file=out,
+        )
     for n in threads:
         summary([r for r in rows if r["threads"] == n], n, out)
     for label, why in failed.items():
@@ -340,29 +403,46 @@ def main():
     parser.add_argument("--skip", default="", help="kinds to leave out")
     parser.add_argument("--filter", default="", help="a regular expression on kind and case, as they are printed")
     parser.add_argument("--graphs", default="", help="comma list of networks, and 'more' (default: all)")
-    parser.add_argument("--cpu-time", action="store_true", help="processor time at one thread, samples in pairs: for a machine that others use too")
+    parser.add_argument(
+        "--cpu-time",
+        action="store_true",
+        help="processor time at one thread, samples in pairs: for a machine that others use too",
+    )
     parser.add_argument("--passes", type=int, default=1, help="with --cpu-time: how often all cases are measured")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--cache", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "lathe-bench-models", help="where filled networks are kept")
+    parser.add_argument(
+        "--cache",
+        type=pathlib.Path,
+        default=pathlib.Path(tempfile.gettempdir()) / "lathe-bench-models",
+        help="where filled networks are kept",
+    )
     parser.add_argument("--list", action="store_true", help="print the cases alone")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--check", action="store_true", help=f"exit with status 1 when a case fails, is wrong or is below {REQUIRED}x")
+    parser.add_argument(
+        "--check", action="store_true", help=f"exit with status 1 when a case fails, is wrong or is below {REQUIRED}x"
+    )
     args = parser.parse_args()
     folder = models.shared_models()
     if folder is None:
-        print("skipped: the graphs were not found; set LATHE_SHARED to the folder that holds models/graphs and models/fill.py")
+        print(
+            "skipped: the graphs were not found; set LATHE_SHARED to the folder that holds models/graphs and models/fill.py"
+        )
         return 0
     args.cache.mkdir(parents=True, exist_ok=True)
     graphs, kinds, skipped = (list(filter(None, text.split(","))) for text in (args.graphs, args.kind, args.skip))
     if unknown := [k for k in kinds + skipped if k not in KINDS]:
         parser.error(f"no kind '{unknown[0]}'; there are {', '.join(KINDS)}")
     if args.passes < 1 or args.passes > 1 and not args.cpu_time:
-        parser.error("--passes is at least 1, and more go with --cpu-time, whose samples of several passes are taken together")
+        parser.error(
+            "--passes is at least 1, and more go with --cpu-time, whose samples of several passes are taken together"
+        )
     if args.cpu_time:
         args.threads = "1"
     found = cases(folder, graphs, args.cache) + (more_cases() if not graphs or "more" in graphs else [])
-    found = [c for c in found if (not kinds or KIND_OF[c.node.op_type] in kinds) and KIND_OF[c.node.op_type] not in skipped]
+    found = [
+        c for c in found if (not kinds or KIND_OF[c.node.op_type] in kinds) and KIND_OF[c.node.op_type] not in skipped
+    ]
     found = [c for c in found if re.search(args.filter, f"{KIND_OF[c.node.op_type]} {c.label}")]
     if args.list:
         for c in found:
@@ -373,7 +453,9 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         for i, case in enumerate(found * args.passes):
             if sys.stderr.isatty():
-                print(f"\r{i + 1}/{len(found) * args.passes} {case.label[:90]:<90}", end="", file=sys.stderr, flush=True)
+                print(
+                    f"\r{i + 1}/{len(found) * args.passes} {case.label[:90]:<90}", end="", file=sys.stderr, flush=True
+                )
             elif i % 100 == 0:
                 print(f"{i}/{len(found) * args.passes} ...", file=sys.stderr, flush=True)
             try:

@@ -160,7 +160,9 @@ def test_examples_of_the_help_run(tmp_path):
             if "-f web" in line and not HAS_WEB:
                 continue  # it wants a linker too
             line = line.replace("--time 5m", "--time 3s").replace("--trials 200", "--trials 2")
-            if re.search("micro (run|size|build)", line) and not all(map(shutil.which, ("arm-none-eabi-gcc", "qemu-system-arm"))):
+            if re.search("micro (run|size|build)", line) and not all(
+                map(shutil.which, ("arm-none-eabi-gcc", "qemu-system-arm"))
+            ):
                 continue  # tools/setup micro installs what it wants
             if ".pt2" in line:
                 continue  # test_pytorch.py makes such a file and compiles it

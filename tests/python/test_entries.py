@@ -36,7 +36,10 @@ def library(tmp_path_factory):
 
 def test_python(library):
     lib, path = library
-    for begin in (graph_executor.GraphModule(lib["default"](lathe.cpu(0))), graph_executor.GraphModule(Executor(Model.load(path)))):
+    for begin in (
+        graph_executor.GraphModule(lib["default"](lathe.cpu(0))),
+        graph_executor.GraphModule(Executor(Model.load(path))),
+    ):
         begin.run(x=X)
         state, step, double = begin.get_output(0), begin.entry("step"), begin.entry("double")
         assert repr(state) == "State(State)"
@@ -71,8 +74,12 @@ def test_command_line(library, tmp_path):
     text.write_text(TEXT)
     subprocess.run([LATHE, "compile", text, "-o", out, "--entry", "begin", "--entry", "step"], check=True)
     for model in (out, text):       # compiled, or compiled on the way
-        shown = subprocess.run([LATHE, "run", model, "--entry", "begin", "--entry", "step", "--entry", "step", "--input", "ones"],
-                               check=True, capture_output=True, text=True).stdout
+        shown = subprocess.run(
+            [LATHE, "run", model, "--entry", "begin", "--entry", "step", "--entry", "step", "--input", "ones"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
         assert "output_1: float32 (4)\n  min 3, max 3" in shown and "output_2: float32 ()\n  min 2, max 2" in shown
     shown = subprocess.run([LATHE, "inspect", out], check=True, capture_output=True, text=True).stdout
     assert "entry step:" in shown and "state                    State" in shown
@@ -119,6 +126,23 @@ def test_linked_into_c(library, tmp_path):
     (tmp_path / "p.c").write_text(C)
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     build = os.path.abspath(BUILD)
-    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", f"-I{here}/include", "p.c", "m.o", f"-L{build}", "-llathe_rt", f"-Wl,-rpath,{build}", "-lm",
-                    "-o", "p"], check=True, cwd=tmp_path)
+    subprocess.run(
+        [
+            "cc",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            f"-I{here}/include",
+            "p.c",
+            "m.o",
+            f"-L{build}",
+            "-llathe_rt",
+            f"-Wl,-rpath,{build}",
+            "-lm",
+            "-o",
+            "p",
+        ],
+        check=True,
+        cwd=tmp_path,
+    )
     assert subprocess.run(["./p"], check=True, capture_output=True, text=True, cwd=tmp_path).stdout == "10 13\n6\n"

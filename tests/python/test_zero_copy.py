@@ -77,7 +77,8 @@ def test_outputs_land_in_the_array(text):
     [
         "def @main(%x: Tensor[(2, 3), float32]) { (%x, nn.relu(%x)) }",  # an input
         "def @main(%x: Tensor[(2, 3), float32]) { %0 = nn.softmax(%x); (%0, %0) }",  # one tensor twice
-        "def @main(%x: Tensor[(2, 3), float32]) { %0 = nn.softmax(%x); (%0, reshape(%0, newshape=[6])) }",  # and under another shape
+        # and under another shape
+        "def @main(%x: Tensor[(2, 3), float32]) { %0 = nn.softmax(%x); (%0, reshape(%0, newshape=[6])) }",
         "def @main(%x: Tensor[(2, 3), float32]) { %0 = nn.softmax(%x); %1 = nn.softmax(%0); (%0, %1, concatenate((%0, %1), axis=0)) }",
         "def @main(%x: Tensor[(2, 3), float32]) { %0 = nn.softmax(%x); (concatenate((%0, nn.softmax(%0)), axis=0), sum(%0)) }",
         "def @main(%x: Tensor[(4, 3), float32]) { %0 = split(nn.softmax(%x), indices_or_sections=2, axis=0); (%0.0, %0.1) }",

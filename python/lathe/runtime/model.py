@@ -15,7 +15,19 @@ import numpy as np
 from .. import error
 from .._ffi import Object, call, library, register_object
 from .._ffi.library import RtDType, RtError, RtLoad, RtModelInfo, RtTensor
-from .ndarray import NARROW, NUMPY_NAMES, STRING, NDArray, aligned, as_ndarray, copy_of, from_address, native, storage, tensor_of
+from .ndarray import (
+    NARROW,
+    NUMPY_NAMES,
+    STRING,
+    NDArray,
+    aligned,
+    as_ndarray,
+    copy_of,
+    from_address,
+    native,
+    storage,
+    tensor_of,
+)
 from .ndarray import _name_of as dtype_name
 from .packed import rt_check
 
@@ -86,7 +98,10 @@ class Model:
     def entries(self) -> List[str]:
         """Names of the functions that can be run; the first is the one that is meant where none is said."""
         rt = library.runtime()
-        return [rt.lathe_rt_model_entry(self._p, i).contents.name.decode() for i in range(rt.lathe_rt_model_entries(self._p))]
+        return [
+            rt.lathe_rt_model_entry(self._p, i).contents.name.decode()
+            for i in range(rt.lathe_rt_model_entries(self._p))
+        ]
 
     def entry_index(self, entry: Any) -> int:
         """The number of an entry by name or number."""
@@ -144,7 +159,16 @@ class Model:
         out = []
         for i in range(self.info.num_nodes):
             r = library.runtime().lathe_rt_model_node(self._p, i).contents
-            out.append(Node(r.name.decode(), (r.source or b"").decode(), (r.impl or b"").decode(), r.flops, r.flops_done, r.bytes))
+            out.append(
+                Node(
+                    r.name.decode(),
+                    (r.source or b"").decode(),
+                    (r.impl or b"").decode(),
+                    r.flops,
+                    r.flops_done,
+                    r.bytes,
+                )
+            )
         return out
 
 
@@ -187,7 +211,11 @@ class _Straight:
     def of(port: Port) -> Optional["_Straight"]:
         """None for a port that is not."""
         known = port.shape is not None and port.dtype in NUMPY_NAMES and all(d > 0 for d in port.shape)
-        return _Straight(port) if known and math.prod(port.shape) * np.dtype(port.dtype).itemsize <= _Straight.MOST else None
+        return (
+            _Straight(port)
+            if known and math.prod(port.shape) * np.dtype(port.dtype).itemsize <= _Straight.MOST
+            else None
+        )
 
     def holds(self, x: Any) -> bool:
         """Is x an array whose memory can be read as it is?"""
@@ -217,7 +245,8 @@ class _Straight:
 
 
 class _Labels:
-    """An output of strings whose sizes are known.  Numbers of texts that are the model's own mean the same in every run,
+    """An output of strings whose sizes are known.  Numbers of texts that are the model's own mean the same in every
+    run,
     so that each is asked for once."""
 
     def __init__(self, port: Port, texts: Dict[int, str]):
@@ -275,7 +304,9 @@ def _number(key: Any, n: int, what: str) -> int:
     try:
         i = operator.index(key)
     except TypeError:
-        raise error.TypeError(f"an {what} of a model is known by its name or number, not by a {type(key).__name__}") from None
+        raise error.TypeError(
+            f"an {what} of a model is known by its name or number, not by a {type(key).__name__}"
+        ) from None
     if not 0 <= i < n:
         raise error.ArgumentError(f"the model has {n} {what}s, there is no {what} {i}")
     return i
@@ -285,7 +316,8 @@ PORT_OBJECT = 4
 
 
 class State:
-    """An object that a model gave: what lives between calls.  It goes back as an input of an entry of the same executor."""
+    """An object that a model gave: what lives between calls.  It goes back as an input of an entry of the same
+    executor."""
 
     def __init__(self, pointer: int, type_text: str, keep: Any):
         self._p, self.type = library.runtime().lathe_rt_object_retain(pointer), type_text
@@ -382,7 +414,10 @@ class Executor:
         port = self.inputs[i]
         if port.dtype == "object":
             if not isinstance(value, State):
-                raise error.TypeError(f"input '{port.name}' is {port.type}: an object that the model gave is wanted, not a {type(value).__name__}")
+                raise error.TypeError(
+                    f"input '{port.name}' is {port.type}: "
+                    f"an object that the model gave is wanted, not a {type(value).__name__}"
+                )
             rt_check(library.runtime().lathe_rt_set_input_object(self._p, self._in[i], value._p, err), err)
             return
         if i in self._map_in:
@@ -395,11 +430,17 @@ class Executor:
         if texts and value.dtype.kind in "OUS":
             self._set_strings(self._in[i], value.reshape(-1).tolist(), value.shape)
             return
-        if self.inputs[i].type.startswith("Optional[Tensor") and value is not None and not isinstance(value, (list, tuple)):
+        if (
+            self.inputs[i].type.startswith("Optional[Tensor")
+            and value is not None
+            and not isinstance(value, (list, tuple))
+        ):
             value = [value]
         if self.inputs[i].shape is None and (value is None or isinstance(value, (list, tuple))):
             arrays = [as_ndarray(np.asarray(v) if not isinstance(v, NDArray) else v) for v in value or ()]
-            pointers = (ctypes.POINTER(RtTensor) * max(len(arrays), 1))(*[ctypes.pointer(self._tensor(a)) for a in arrays])
+            pointers = (ctypes.POINTER(RtTensor) * max(len(arrays), 1))(
+                *[ctypes.pointer(self._tensor(a)) for a in arrays]
+            )
             n = -1 if value is None else len(arrays)
             rt_check(library.runtime().lathe_rt_set_input_items(self._p, self._in[i], n, pointers, err), err)
             return
@@ -407,7 +448,11 @@ class Executor:
             value = np.asarray(value, dtype=None if isinstance(value, np.ndarray) else object)
         if isinstance(value, np.ndarray):
             value = native(value)
-        a = as_ndarray(value if hasattr(value, "__dlpack__") or isinstance(value, NDArray) else np.asarray(value, dtype=self._numpy_dtype(i)))
+        a = as_ndarray(
+            value
+            if hasattr(value, "__dlpack__") or isinstance(value, NDArray)
+            else np.asarray(value, dtype=self._numpy_dtype(i))
+        )
         rt_check(library.runtime().lathe_rt_set_input(self._p, self._in[i], self._tensor(a), err), err)
         self._borrowed.pop(("input", i), None)
 
@@ -499,7 +544,9 @@ class Executor:
         i, err = self.output_index(key), RtError()
         a = None if value is None else self._over_memory(self.outputs[i], value)
         if a is not None and not a.writeable:
-            raise error.ArgumentError(f"output '{self.outputs[i].name}' cannot be written there: the array is read-only")
+            raise error.ArgumentError(
+                f"output '{self.outputs[i].name}' cannot be written there: the array is read-only"
+            )
         tensor = a.rt_tensor() if a is not None else None
         rt_check(library.runtime().lathe_rt_set_output_view(self._p, self._out[i], tensor, err), err)
         self._borrowed["output", i] = a
@@ -508,11 +555,16 @@ class Executor:
     def _over_memory(port: Port, value: Any) -> NDArray:
         """An array over the memory of the caller's; what would have to be copied is refused."""
         if not isinstance(value, (NDArray, np.ndarray)) and not hasattr(value, "__dlpack__"):
-            raise error.TypeError(f"'{port.name}' cannot be bound to a {type(value).__name__}: an array is wanted, whose memory can be used")
+            raise error.TypeError(
+                f"'{port.name}' cannot be bound to a {type(value).__name__}: "
+                "an array is wanted, whose memory can be used"
+            )
         if port.shape is None:
             raise error.UnsupportedError(f"'{port.name}' is {port.type}; only tensors can be bound to memory")
         if isinstance(value, np.ndarray) and value.dtype.name in NARROW:
-            raise error.UnsupportedError(f"'{port.name}' cannot be bound: {value.dtype.name} is stored differently; set_input copies it")
+            raise error.UnsupportedError(
+                f"'{port.name}' cannot be bound: {value.dtype.name} is stored differently; set_input copies it"
+            )
         return as_ndarray(value)
 
     def output_index(self, key: Any) -> int:
@@ -599,7 +651,12 @@ class Executor:
 
         def run(_user: Any, node: int, seconds: float, nin: int, ins: Any, nout: int, outs: Any) -> int:
             try:
-                fn(node, seconds, [self._seen(ins[i].contents) for i in range(nin)], [self._seen(outs[i].contents) for i in range(nout)])
+                fn(
+                    node,
+                    seconds,
+                    [self._seen(ins[i].contents) for i in range(nin)],
+                    [self._seen(outs[i].contents) for i in range(nout)],
+                )
                 return 0
             except BaseException as e:  # pylint: disable=broad-except
                 self._failed = e

@@ -25,8 +25,14 @@ def rt_check(code: int, err: RtError) -> None:
         return
     text = err.text.decode(errors="replace")
     kinds = {
-        1: error.ArgumentError, 2: error.NotFoundError, 3: error.MemoryError, 4: error.UnsupportedError, 5: error.IOError, 6: error.CallbackError,
-        7: error.LatheError, 8: error.LatheError,
+        1: error.ArgumentError,
+        2: error.NotFoundError,
+        3: error.MemoryError,
+        4: error.UnsupportedError,
+        5: error.IOError,
+        6: error.CallbackError,
+        7: error.LatheError,
+        8: error.LatheError,
     }
     if code == 6:
         pending = take_exception()
@@ -69,7 +75,8 @@ _drop_object = DropFn(lambda key: _objects.pop(key, None) and None)
 
 
 def _give(value: Any, result: Any) -> Any:
-    """Writes a function's result for the program that called it; what is given back stays until that has been copied."""
+    """Writes a function's result for the program that called it; what is given back stays until that has been
+    copied."""
     if value is None:
         return None
     if isinstance(value, (bool, int, np.integer)):
@@ -86,7 +93,9 @@ def _give(value: Any, result: Any) -> Any:
         _objects[key] = value
         drop = ctypes.cast(_drop_object, ctypes.c_void_p)
         try:
-            rt_check(library.runtime().lathe_rt_object_new(b"python", key, drop, ctypes.byref(made), ctypes.byref(err)), err)
+            rt_check(
+                library.runtime().lathe_rt_object_new(b"python", key, drop, ctypes.byref(made), ctypes.byref(err)), err
+            )
         except BaseException:
             del _objects[key]
             raise
@@ -107,7 +116,9 @@ def register_func(func_name: Any, f: Optional[Callable[..., Any]] = None, overri
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
         if func_name in _registered and not override:
-            raise error.ArgumentError(f"a function '{func_name}' is registered already; pass override=True to replace it")
+            raise error.ArgumentError(
+                f"a function '{func_name}' is registered already; pass override=True to replace it"
+            )
 
         given: Dict[int, Any] = {}
 
@@ -125,7 +136,10 @@ def register_func(func_name: Any, f: Optional[Callable[..., Any]] = None, overri
         callback = PackedFn(run)
         err = RtError()
         rt_check(
-            library.runtime().lathe_rt_register(func_name.encode(), ctypes.cast(callback, ctypes.c_void_p), None, ctypes.byref(err)), err
+            library.runtime().lathe_rt_register(
+                func_name.encode(), ctypes.cast(callback, ctypes.c_void_p), None, ctypes.byref(err)
+            ),
+            err,
         )
         _registered[func_name] = (fn, callback)
         return fn
