@@ -3,8 +3,8 @@
 
     bench/models.py [--networks resnet18,lstm_bi2] [--peers ort,ncnn] [--threads 1,2] [--rounds 3]
                     [--json] [--check] [--config KEY=VALUE]
-    bench/models.py --export DIR --target "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids" [--coarse] [--fast-math
-    bf16]
+    bench/models.py --export DIR --target "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"
+        [--coarse] [--fast-math bf16]
 
 Batch 1, same inputs, same number of threads, float32 asked for everywhere, measured in turn,
 round after round, in one process.  Every peer's outputs are compared with ONNX Runtime's on two

@@ -302,8 +302,8 @@ class Lathe(Peer):
 
     @classmethod
     def compile(cls, path, level=3, target="llvm -mcpu=native", config=None, shape=None):
-        """A compiled model, and the seconds that it took with the import.  shape: {input: sizes} that the file leaves
-        open."""
+        """A compiled model, and the seconds that it took with the import.
+        shape: {input: sizes} that the file leaves open."""
         lathe = lathe_module()
         start = time.perf_counter()
         module, params = lathe.relay.frontend.from_onnx(str(path), shape)

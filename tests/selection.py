@@ -1,5 +1,4 @@
-"""Which tests run where a test is dear: under an emulator, with every kernel going through a C compiler, with
-sanitizers.
+"""Which tests run where a test is dear: under an emulator, with every kernel through a C compiler, with sanitizers.
 
 `make test-cross`, `make test-c-backend` and `make asan` take these; tests/all.py has the rest, but for what it says."""
 
