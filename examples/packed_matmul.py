@@ -51,8 +51,8 @@ class Blocking:
         self.NR = columns * lanes
         self.MR = target.vector_registers * 3 // 4 // columns
         # MR rows of A, KC long, are no more than the first-level cache holds while panels of B
-        # pass by, one of which is at home in half of the second.  Panels that are asked for ahead need the second
-        # alone.
+        # pass by, one of which is at home in half of the second.  Panels that are asked for ahead need
+        # the second alone.
         fits = min(target.l1_bytes // (4 * self.MR), target.l2_bytes // 2 // (4 * self.NR))
         if self.pack_a:
             fits = target.l2_bytes // 4 // (4 * (self.MR + self.NR))

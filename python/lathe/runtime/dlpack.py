@@ -1,8 +1,7 @@
 """DLPack for the dtypes that numpy lacks: bfloat16 and the floats of 8 bits.
 
 A capsule named "dltensor" holds the address of a DLManagedTensor: a tensor, a word of its owner's, and the function
-that
-gives it back.  Whoever takes it renames the capsule and calls that function when it is done."""
+that gives it back.  Whoever takes it renames the capsule and calls that function when it is done."""
 
 from __future__ import annotations
 
