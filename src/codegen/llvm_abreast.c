@@ -119,8 +119,8 @@ static void gen_steps(Gen *g, const Steps *run, int n)
   for (int k = 0; k < run[0].v.n; k++)
     for (int i = 0; i < n; i++) {
       const Step *step = &run[i].v.v[k];
-      LLVMValueRef v = gen_expr(g, step->value);
-      if (step->name) gen_bind(g, step->name, v);
+      if (step->name) gen_bind_let(g, step->name, step->value);
+      else gen_expr(g, step->value);
     }
 }
 

@@ -517,7 +517,7 @@ static LLVMValueRef node(Gen *g, const Expr *e)
   case E_NOT: return LLVMBuildNot(g->b, gen_expr(g, e->arg[0]), "");
   case E_CAST: return gen_cast(g, gen_expr(g, e->arg[0]), e->arg[0]->dtype, e->dtype);
   case E_SELECT: return select_value(g, e);
-  case E_LET: gen_bind(g, e->u.var, gen_expr(g, e->arg[0])); return gen_expr(g, e->arg[1]);
+  case E_LET: gen_bind_let(g, e->u.var, e->arg[0]); return gen_expr(g, e->arg[1]);
   case E_LOAD: return gen_load(g, e);
   case E_CALL: return gen_call(g, e);
   case E_RAMP: return ramp(g, e);
@@ -545,8 +545,7 @@ LLVMValueRef gen_expr_lanes(Gen *g, const Expr *e, int lanes)
   return e->dtype.lanes == lanes ? v : gen_splat(g, v, lanes);
 }
 
-/* Is e arithmetic that may be done on 64 bits?  Then no step of it overflows. */
-static bool is_index_arithmetic(const Expr *e)
+bool gen_is_index_arithmetic(const Expr *e)
 {
   if (e->dtype.code != DT_INT || e->dtype.bits < 32 || HAS(e, E_LOAD)) return false;
   if (e->kind == E_CAST)
@@ -558,7 +557,7 @@ static LLVMValueRef wide_node(Gen *g, const Expr *e)
 {
   if (e->kind == E_INT) return gen_int(g, g->i64, e->u.i);
   if (e->kind == E_VAR) return gen_lookup(g, e->u.var)->wide;
-  if (!is_index_arithmetic(e)) return gen_cast(g, gen_expr(g, e), e->dtype, DT_I64);
+  if (!gen_is_index_arithmetic(e)) return gen_cast(g, gen_expr(g, e), e->dtype, DT_I64);
   LLVMValueRef a = gen_index(g, e->arg[0]);
   if (e->kind == E_CAST) return a;
   LLVMValueRef b = gen_index(g, e->arg[1]);

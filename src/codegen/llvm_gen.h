@@ -17,6 +17,8 @@
 typedef struct Bound {
   LLVMValueRef value; /* of the variable's dtype */
   LLVMValueRef wide;  /* integers: the same as i64; else NULL */
+  const Expr *let;    /* what a let gave it; else NULL */
+  int depth;          /* loops of the function around the place where it got its value */
 } Bound;
 
 typedef struct Capture {
@@ -39,6 +41,7 @@ typedef struct Frame {
   Map vars; /* Var* -> Bound* */
   Vec(Capture) captures;
   uint64_t env_bytes;
+  int depth; /* loops around what is being generated */
 } Frame;
 
 /* Values of the expressions met so far in this statement; a branch has its own. */
@@ -78,6 +81,8 @@ LLVMValueRef gen_expr(Gen *, const Expr *);
 void gen_find_numbers(Gen *);
 LLVMValueRef gen_expr_lanes(Gen *, const Expr *, int lanes); /* a scalar is splat */
 LLVMValueRef gen_index(Gen *, const Expr *);                 /* a scalar integer as i64 */
+/* Is it arithmetic that may be done on 64 bits?  Then no step of it overflows. */
+bool gen_is_index_arithmetic(const Expr *);
 LLVMValueRef gen_cast(Gen *, LLVMValueRef, DType from, DType to);
 LLVMValueRef gen_compare_zero(Gen *, LLVMValueRef, DType); /* x != 0 */
 void gen_memo_begin(Gen *, Memo *);
@@ -113,6 +118,8 @@ LLVMValueRef gen_word(Gen *, const Expr *);
 LLVMValueRef gen_address(Gen *, const Buffer *, const Expr *index);
 void gen_store(Gen *, const Buffer *, const Expr *index, LLVMValueRef, LLVMValueRef mask);
 void gen_bind(Gen *, const Var *, LLVMValueRef); /* integers: value or i64 */
+/* As an index the variable is what the value would be in its place: 64 bits throughout. */
+void gen_bind_let(Gen *, const Var *, const Expr *value);
 Bound *gen_lookup(Gen *, const Var *);
 LLVMValueRef gen_ambient(Gen *, Ambient);
 /* Groups the kernel's memory into pieces that do not overlap. */

@@ -72,6 +72,7 @@ static Bound *bind_in(Gen *g, Frame *f, const Var *var, LLVMValueRef v)
 {
   Bound *b = arena_new_of(g->arena, Bound);
   b->value = v;
+  b->depth = f->depth;
   if (dtype_is_int(var->dtype) && var->dtype.lanes == 1) {
     bool is_wide = var->dtype.bits != 64 && LLVMTypeOf(v) == g->i64;
     b->wide = is_wide ? v : gen_cast(g, v, var->dtype, DT_I64);
@@ -82,6 +83,16 @@ static Bound *bind_in(Gen *g, Frame *f, const Var *var, LLVMValueRef v)
 }
 
 void gen_bind(Gen *g, const Var *var, LLVMValueRef v) { bind_in(g, g->fn, var, v); }
+
+void gen_bind_let(Gen *g, const Var *var, const Expr *value)
+{
+  Bound *b = arena_new_of(g->arena, Bound);
+  b->value = gen_expr(g, value);
+  b->let = value;
+  b->depth = g->fn->depth;
+  if (dtype_is_int(var->dtype) && var->dtype.lanes == 1) b->wide = gen_index(g, value);
+  map_put(g->arena, &g->fn->vars, var, b);
+}
 
 /* A value of the parent in a body: stored in the environment by the parent once the
  * body is complete, loaded at the body's entry.  The builder is left in the entry. */
@@ -105,6 +116,7 @@ Bound *gen_lookup(Gen *g, const Var *var)
   LLVMBasicBlockRef here = LLVMGetInsertBlock(g->b);
   uint64_t bytes = outer->wide ? 8 : (uint64_t)dtype_bytes(var->dtype) * var->dtype.lanes;
   b = bind_in(g, f, var, capture(g, f, outer->wide ? outer->wide : outer->value, bytes));
+  b->depth = 0;
   LLVMPositionBuilderAtEnd(g->b, here);
   return b;
 }
@@ -236,6 +248,93 @@ static LLVMValueRef tag(Gen *g, const Buffer *buffer, LLVMValueRef access)
   return access;
 }
 
+/* ---- scalar indices ------------------------------------------------------------------------------ */
+
+/* Element `at`, and some further, from a pointer on. */
+typedef struct Spot {
+  LLVMValueRef from, at;
+  int64_t further;
+} Spot;
+
+static Spot spot_of(Gen *g, const Buffer *buffer, LLVMValueRef at)
+{
+  return (Spot){gen_lookup(g, buffer->data)->value, at, 0};
+}
+
+/* Of the element that lies so many behind it.  What accesses have in common is one pointer, for each of them. */
+static LLVMValueRef spot_address(Gen *g, const Buffer *buffer, Spot s, int64_t behind)
+{
+  LLVMTypeRef elem = gen_mem_type(g, dtype_elem(buffer->dtype));
+  LLVMValueRef p = gen_offset(g, elem, s.from, s.at);
+  behind += s.further;
+  return behind ? gen_offset(g, elem, p, gen_int(g, g->i64, behind)) : p;
+}
+
+/* An index as a sum: what stays the same in the innermost loop, what moves there, and a number. */
+enum { SUM_TERMS = 16 };
+typedef struct Sum {
+  const Expr *term[SUM_TERMS];
+  bool negative[SUM_TERMS], moves[SUM_TERMS];
+  int n;
+  int64_t number;
+} Sum;
+
+/* Does the innermost loop change it? */
+static bool moves(Gen *g, const Expr *e)
+{
+  if (e->kind == E_VAR) return gen_lookup(g, e->u.var)->depth >= g->fn->depth;
+  if (e->kind == E_LOAD || e->kind == E_LET || !e->pure) return true;
+  for (int i = 0; i < e->nargs; i++)
+    if (moves(g, e->arg[i])) return true;
+  return false;
+}
+
+/* False: there are too many. */
+static bool add_terms(Gen *g, const Expr *e, bool negative, Sum *s)
+{
+  const Expr *let = e->kind == E_VAR ? gen_lookup(g, e->u.var)->let : NULL;
+  if (e->kind == E_INT) return s->number += negative ? -e->u.i : e->u.i, true;
+  if (let && gen_is_index_arithmetic(let) && let->kind != E_MUL) e = let;
+  if (gen_is_index_arithmetic(e) && e->kind != E_MUL)
+    return add_terms(g, e->arg[0], negative, s) &&
+           (e->kind == E_CAST || add_terms(g, e->arg[1], negative != (e->kind == E_SUB), s));
+  if (s->n == SUM_TERMS) return false;
+  s->term[s->n] = e;
+  s->negative[s->n] = negative;
+  s->moves[s->n++] = moves(g, e);
+  return true;
+}
+
+static LLVMValueRef add_up(Gen *g, const Sum *s, bool moving)
+{
+  LLVMValueRef sum = NULL;
+  for (int i = 0; i < s->n; i++) {
+    if (s->moves[i] != moving) continue;
+    LLVMValueRef v = gen_index(g, s->term[i]);
+    if (s->negative[i]) sum = LLVMBuildNSWSub(g->b, sum ? sum : gen_int(g, g->i64, 0), v, "");
+    else sum = sum ? LLVMBuildNSWAdd(g->b, sum, v, "") : v;
+  }
+  return sum ? sum : gen_int(g, g->i64, 0);
+}
+
+/* Where an element lies, said so that LLVM finds the loop's pointers at once: what does not change in the innermost loop
+ * is one pointer of which nothing else is known.  Given the whole sum, LLVM's loop strength reduction tries each way to
+ * take it apart, for every access of the loop, which was half of the time that a kernel took to compile. */
+static Spot find_spot(Gen *g, const Buffer *buffer, const Expr *index)
+{
+  Sum s = {0};
+  int moving = 0;
+  if (!add_terms(g, index, false, &s)) return spot_of(g, buffer, gen_index(g, index));
+  for (int i = 0; i < s.n; i++) moving += s.moves[i];
+  Spot spot = spot_of(g, buffer, add_up(g, &s, moving == s.n));
+  if (moving && moving < s.n) {
+    LLVMValueRef p = spot_address(g, buffer, spot, 0);
+    LLVMTypeRef type = LLVMTypeOf(p);
+    spot = (Spot){gen_intrinsic(g, "llvm.strip.invariant.group", 1, &type, 1, &p), add_up(g, &s, true), 0};
+  }
+  return spot.further = s.number, spot;
+}
+
 /* ---- vector indices ------------------------------------------------------------------------------ */
 
 /* base + stride * lane, with a stride known now. */
@@ -272,6 +371,21 @@ static bool split_lanes(Gen *g, const Expr *e, Lanes *out)
     return *out = (Lanes){base, add ? a.stride + b.stride : a.stride - b.stride}, true;
   }
   return false;
+}
+
+/* spot + stride * lane */
+typedef struct Strided {
+  Spot spot;
+  int64_t stride;
+} Strided;
+
+static bool find_strided(Gen *g, const Buffer *buffer, const Expr *e, Strided *out)
+{
+  bool ramp = e->kind == E_RAMP && e->arg[1]->kind == E_INT && gen_is_index_arithmetic(e->arg[0]);
+  Lanes l;
+  if (ramp) return *out = (Strided){find_spot(g, buffer, e->arg[0]), e->arg[1]->u.i}, true;
+  if (!split_lanes(g, e, &l)) return false;
+  return *out = (Strided){spot_of(g, buffer, l.base), l.stride}, true;
 }
 
 static LLVMValueRef reversed(Gen *g, LLVMValueRef v, int lanes)
@@ -334,7 +448,7 @@ static bool split_window(Gen *g, const Expr *e, Window *out)
 }
 
 /* The addresses of all lanes, as a vector. */
-static LLVMValueRef lane_addresses(Gen *g, const Buffer *buffer, const Expr *index, const Lanes *l)
+static LLVMValueRef lane_addresses(Gen *g, const Buffer *buffer, const Expr *index, const Strided *l)
 {
   LLVMTypeRef elem = gen_mem_type(g, buffer->dtype);
   int lanes = index->dtype.lanes;
@@ -343,7 +457,7 @@ static LLVMValueRef lane_addresses(Gen *g, const Buffer *buffer, const Expr *ind
   if (l) {
     LLVMValueRef *step = arena_array(g->arena, LLVMValueRef, lanes);
     for (int i = 0; i < lanes; i++) step[i] = gen_int(g, g->i64, i * l->stride);
-    base = gen_offset(g, elem, base, l->base);
+    base = spot_address(g, buffer, l->spot, 0);
     offsets = LLVMConstVector(step, (unsigned)lanes);
   } else {
     offsets = gen_cast(g, gen_expr(g, index), index->dtype, dtype_lanes(DT_I64, lanes));
@@ -351,13 +465,10 @@ static LLVMValueRef lane_addresses(Gen *g, const Buffer *buffer, const Expr *ind
   return LLVMBuildInBoundsGEP2(g->b, elem, gen_pointer_as(g, base, elem), &offsets, 1, "");
 }
 
-static LLVMValueRef lane_address(Gen *g, const Buffer *buffer, LLVMValueRef vector, const Lanes *l, int lane)
+static LLVMValueRef lane_address(Gen *g, const Buffer *buffer, LLVMValueRef vector, const Strided *l, int lane)
 {
-  LLVMTypeRef elem = gen_mem_type(g, buffer->dtype);
-  LLVMValueRef base = gen_lookup(g, buffer->data)->value;
-  if (!l) return gen_offset(g, elem, base, gen_lane(g, vector, lane));
-  LLVMValueRef at = LLVMBuildNSWAdd(g->b, l->base, gen_int(g, g->i64, lane * l->stride), "");
-  return gen_offset(g, elem, base, at);
+  return l ? spot_address(g, buffer, l->spot, lane * l->stride)
+           : spot_address(g, buffer, spot_of(g, buffer, gen_lane(g, vector, lane)), 0);
 }
 
 /* Gather and scatter instructions pay where they exist for the element. */
@@ -410,10 +521,9 @@ static LLVMValueRef to_memory(Gen *g, LLVMValueRef v, DType t)
   return t.code == DT_INT ? LLVMBuildSExt(g->b, v, type, "") : LLVMBuildZExt(g->b, v, type, "");
 }
 
-static LLVMValueRef load_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef base, int lanes, LLVMValueRef mask)
+static LLVMValueRef load_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef p, int lanes, LLVMValueRef mask)
 {
   LLVMTypeRef type = gen_mem_type(g, dtype_lanes(buffer->dtype, lanes));
-  LLVMValueRef p = gen_offset(g, gen_mem_type(g, buffer->dtype), gen_lookup(g, buffer->data)->value, base);
   unsigned align = (unsigned)dtype_bytes(buffer->dtype);
   if (!mask) return tag(g, buffer, gen_load_at(g, type, p, align));
   p = gen_pointer_as(g, p, type);
@@ -424,10 +534,10 @@ static LLVMValueRef load_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef b
 
 LLVMValueRef gen_load_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef base, int lanes)
 {
-  return load_contiguous(g, buffer, base, lanes, NULL);
+  return load_contiguous(g, buffer, spot_address(g, buffer, spot_of(g, buffer, base), 0), lanes, NULL);
 }
 
-static LLVMValueRef load_lanes(Gen *g, const Buffer *buffer, const Expr *index, const Lanes *l)
+static LLVMValueRef load_lanes(Gen *g, const Buffer *buffer, const Expr *index, const Strided *l)
 {
   int lanes = index->dtype.lanes;
   LLVMTypeRef elem = gen_mem_type(g, buffer->dtype);
@@ -467,6 +577,7 @@ static LLVMValueRef load_window(Gen *g, const Buffer *buffer, const Expr *index)
   int lanes = index->dtype.lanes;
   Window w;
   if (g->mask || lanes < 4 || !split_window(g, index, &w)) return NULL;
+  Spot base = spot_of(g, buffer, w.base);
   int64_t least = w.at[0];
   int64_t most = w.at[0];
   int64_t width = lanes;
@@ -476,8 +587,7 @@ static LLVMValueRef load_window(Gen *g, const Buffer *buffer, const Expr *index)
   }
   int64_t span = most - least + 1;
   if (span == 1) { /* one element for all lanes */
-    LLVMValueRef at = LLVMBuildNSWAdd(g->b, w.base, gen_int(g, g->i64, least), "");
-    return gen_splat(g, load_contiguous(g, buffer, at, 1, NULL), lanes);
+    return gen_splat(g, load_contiguous(g, buffer, spot_address(g, buffer, base, least), 1, NULL), lanes);
   }
   while (width > span) width /= 2;
   int64_t loads = (span + width - 1) / width;
@@ -491,8 +601,7 @@ static LLVMValueRef load_window(Gen *g, const Buffer *buffer, const Expr *index)
   LLVMValueRef *keep = arena_array(g->arena, LLVMValueRef, lanes);
   for (int64_t k = 0; k < loads; k++) {
     int64_t first = runs ? w.at[k * run] - least : k * width + width > span ? span - width : k * width;
-    LLVMValueRef part = load_contiguous(g, buffer, LLVMBuildNSWAdd(g->b, w.base, gen_int(g, g->i64, least + first), ""),
-                                        (int)width, NULL);
+    LLVMValueRef part = load_contiguous(g, buffer, spot_address(g, buffer, base, least + first), (int)width, NULL);
     for (int i = 0; i < lanes; i++) {
       int64_t at = w.at[i] - least;
       bool here = (runs ? i : at) / width == k;
@@ -509,23 +618,21 @@ static LLVMValueRef load_window(Gen *g, const Buffer *buffer, const Expr *index)
 static LLVMValueRef load_vector(Gen *g, const Buffer *buffer, const Expr *index)
 {
   int lanes = index->dtype.lanes;
-  Lanes l;
-  bool even = split_lanes(g, index, &l);
+  Strided l;
+  bool even = find_strided(g, buffer, index, &l);
   LLVMValueRef window = even && l.stride >= -1 && l.stride <= 1 ? NULL : load_window(g, buffer, index);
   if (window) return window;
   LLVMValueRef looked_up = even ? NULL : gen_look_up(g, buffer, index);
   if (looked_up) return looked_up;
   if (!even) return load_lanes(g, buffer, index, NULL);
-  if (l.stride == 1) return load_contiguous(g, buffer, l.base, lanes, g->mask);
+  LLVMValueRef p = spot_address(g, buffer, l.spot, l.stride == -1 ? 1 - lanes : 0);
+  if (l.stride == 1) return load_contiguous(g, buffer, p, lanes, g->mask);
   if (l.stride == 0 && !g->mask) {
-    LLVMValueRef p = gen_offset(g, gen_mem_type(g, buffer->dtype), gen_lookup(g, buffer->data)->value, l.base);
     LLVMValueRef one = gen_load_at(g, gen_mem_type(g, buffer->dtype), p, (unsigned)dtype_bytes(buffer->dtype));
     return gen_splat(g, tag(g, buffer, one), lanes);
   }
-  if (l.stride == -1) {
-    LLVMValueRef first = LLVMBuildNSWSub(g->b, l.base, gen_int(g, g->i64, lanes - 1), "");
-    return reversed(g, load_contiguous(g, buffer, first, lanes, g->mask ? reversed(g, g->mask, lanes) : NULL), lanes);
-  }
+  if (l.stride == -1)
+    return reversed(g, load_contiguous(g, buffer, p, lanes, g->mask ? reversed(g, g->mask, lanes) : NULL), lanes);
   return load_lanes(g, buffer, index, &l);
 }
 
@@ -595,18 +702,16 @@ LLVMValueRef gen_word(Gen *g, const Expr *e)
 
 LLVMValueRef gen_address(Gen *g, const Buffer *buffer, const Expr *index)
 {
-  LLVMTypeRef elem = gen_mem_type(g, dtype_elem(buffer->dtype));
   if (index->kind == E_RAMP) index = index->arg[0];
-  LLVMValueRef at = gen_index(g, index);
-  if (buffer->dtype.lanes > 1) at = LLVMBuildNSWMul(g->b, at, gen_int(g, g->i64, buffer->dtype.lanes), "");
-  return gen_offset(g, elem, gen_lookup(g, buffer->data)->value, at);
+  if (buffer->dtype.lanes == 1) return spot_address(g, buffer, find_spot(g, buffer, index), 0);
+  LLVMValueRef at = LLVMBuildNSWMul(g->b, gen_index(g, index), gen_int(g, g->i64, buffer->dtype.lanes), "");
+  return spot_address(g, buffer, spot_of(g, buffer, at), 0);
 }
 
 /* ---- stores ---------------------------------------------------------------------------------------------- */
 
-static void store_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef base, LLVMValueRef v, LLVMValueRef mask)
+static void store_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef p, LLVMValueRef v, LLVMValueRef mask)
 {
-  LLVMValueRef p = gen_offset(g, gen_mem_type(g, buffer->dtype), gen_lookup(g, buffer->data)->value, base);
   unsigned align = (unsigned)dtype_bytes(buffer->dtype);
   if (!mask) {
     tag(g, buffer, gen_store_at(g, v, p, align));
@@ -617,7 +722,7 @@ static void store_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef base, LL
   tag(g, buffer, masked(g, "llvm.masked.store", 2, types, 1, align, 3, (LLVMValueRef[]){v, p, mask}));
 }
 
-static void store_lanes(Gen *g, const Buffer *buffer, const Expr *index, const Lanes *l, LLVMValueRef v,
+static void store_lanes(Gen *g, const Buffer *buffer, const Expr *index, const Strided *l, LLVMValueRef v,
                         LLVMValueRef mask)
 {
   int lanes = index->dtype.lanes;
@@ -659,11 +764,11 @@ void gen_store(Gen *g, const Buffer *buffer, const Expr *index, LLVMValueRef v, 
   if (buffer->dtype.lanes != 1)
     raise(g->ctx, ERR_UNSUPPORTED, NOWHERE, "llvm: a vector index into '%s', whose elements are vectors", buffer->name);
   v = to_memory(g, v, dtype_lanes(buffer->dtype, lanes));
-  Lanes l;
-  bool split = split_lanes(g, index, &l);
-  if (split && l.stride == 1) store_contiguous(g, buffer, l.base, v, mask);
-  else if (split && l.stride == -1) {
-    LLVMValueRef first = LLVMBuildNSWSub(g->b, l.base, gen_int(g, g->i64, lanes - 1), "");
-    store_contiguous(g, buffer, first, reversed(g, v, lanes), mask ? reversed(g, mask, lanes) : NULL);
-  } else store_lanes(g, buffer, index, split ? &l : NULL, v, mask);
+  Strided l;
+  bool split = find_strided(g, buffer, index, &l);
+  if (split && l.stride == 1) store_contiguous(g, buffer, spot_address(g, buffer, l.spot, 0), v, mask);
+  else if (split && l.stride == -1)
+    store_contiguous(g, buffer, spot_address(g, buffer, l.spot, 1 - lanes), reversed(g, v, lanes),
+                     mask ? reversed(g, mask, lanes) : NULL);
+  else store_lanes(g, buffer, index, split ? &l : NULL, v, mask);
 }

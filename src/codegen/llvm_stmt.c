@@ -258,8 +258,10 @@ static void loop_over(Gen *g, Stmt *s, LLVMValueRef begin, LLVMValueRef end, boo
   else LLVMBuildCondBr(g->b, LLVMBuildICmp(g->b, LLVMIntSLT, begin, end, ""), body, done);
   LLVMPositionBuilderAtEnd(g->b, body);
   LLVMValueRef i = LLVMBuildPhi(g->b, g->i64, var->name);
+  g->fn->depth++;
   gen_bind(g, var, i);
   gen_stmt(g, s->u.loop.body);
+  g->fn->depth--;
   gen_memo_end(g, &memo);
   LLVMValueRef next = LLVMBuildNSWAdd(g->b, i, gen_int(g, g->i64, 1), "");
   LLVMValueRef back = LLVMBuildCondBr(g->b, LLVMBuildICmp(g->b, LLVMIntSLT, next, end, ""), body, done);
@@ -438,7 +440,7 @@ void gen_stmt(Gen *g, Stmt *s)
   case S_WHILE: gen_while(g, s); return;
   case S_LET:
     gen_memo_begin(g, &memo);
-    gen_bind(g, s->u.let.var, gen_expr(g, s->u.let.value));
+    gen_bind_let(g, s->u.let.var, s->u.let.value);
     gen_memo_end(g, &memo);
     gen_stmt(g, s->u.let.body);
     return;
