@@ -421,8 +421,9 @@ static void choose_plan(Lowering *lo)
   if (!text) plan_log(&call, &p);
   g->impl = p.impl;
   g->plan = p.fields;
+  if (!p.impl && p.fields) g->generic = *(const GenericPlan *)p.fields;
   PlanList list;
-  impl_plans(&call, &list);
+  plan_all(&call, &list);
   lo->out->plan = arena_strdup(lo->dst->arena, text ? text : plan_line(&call, &p));
   lo->out->seconds = p.seconds;
   lo->out->nplans = list.v.n;

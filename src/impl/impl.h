@@ -62,11 +62,11 @@ typedef struct ImplCall {
 } ImplCall;
 
 typedef struct Plan {
-  const Impl *impl; /* NULL: the generic schedule */
-  const void *fields;
-  double seconds; /* of a run on all of the target's cores, predicted */
-  double bytes;   /* of the weight in the form that it wants */
-  bool alters;    /* the call is put into another form first, by impl->alter */
+  const Impl *impl;   /* NULL: the generic schedule … */
+  const void *fields; /* … of a GenericPlan; else a record of impl->plan */
+  double seconds;     /* of a run on all of the target's cores, predicted */
+  double bytes;       /* of the weight in the form that it wants */
+  bool alters;        /* the call is put into another form first, by impl->alter */
   /* how data and result lie then: channels of a block (NCHW8c), 0: as the graph has them */
   int64_t data_block, out_block;
 } Plan;
@@ -83,12 +83,14 @@ void plan_add(PlanList *, const void *fields, double seconds, double bytes);
 
 /* Every plan of every implementation of the call's operator, in the table's order. */
 void impl_plans(const ImplCall *, PlanList *);
+/* Those, and the generic schedule's where none of them computes the call as it stands. */
+void plan_all(const ImplCall *, PlanList *);
 /* The one of least predicted time that computes the call as it stands; impl NULL: none does, the generic schedule
  * serves. */
 Plan impl_choose(const ImplCall *);
 /* The plan that was measured to be faster where this one would be taken; itself: none was. */
 Plan impl_tuned(const ImplCall *, const Plan *taken);
-/* "name{field=value, …}"; "generic" */
+/* "name{field=value, …}"; "generic{…}" of the generic schedule, whose name alone is the plan of all zeros */
 const char *plan_text(Arena *, const Plan *);
 /* The same behind the name of what it is a plan of: "WORKLOAD PLAN", as files of plans and the graph have it. */
 const char *plan_line(const ImplCall *, const Plan *);

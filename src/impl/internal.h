@@ -8,6 +8,21 @@
 
 #include "impl/impl.h"
 
+/* A plan's record and its table, from a list of fields as operators' attributes have them. */
+#define DECLARE_PLAN(Name, LIST) \
+  typedef struct Name {          \
+    LIST(ATTR_MEMBER, Name)      \
+  } Name;                        \
+  extern const AttrsDef Name##_table;
+
+/* generic_plan.c */
+#define GENERIC_PLAN(A, S)                                                                    \
+  A(S, INT, vectors, NULL, "vectors that one step of the innermost loop computes")            \
+  A(S, INT, threads, NULL, "threads that share the outer loops")                              \
+  A(S, INT, rows, NULL, "of a sum: rows that are added together, or that share what is read") \
+  A(S, BOOL, along, NULL, "of a sum: lanes along it, rather than across results, where both can be")
+DECLARE_PLAN(GenericPlan, GENERIC_PLAN)
+
 struct ImplGroup {
   Ctx *ctx;
   Arena *arena; /* scratch of this lowering */
@@ -17,8 +32,9 @@ struct ImplGroup {
   const ImplConfig *config;
   const Node *anchor; /* the call with the heaviest fusion kind */
   const Impl *impl;
-  const void *plan; /* a record of impl->plan */
-  int nanchor;      /* operations of the anchor, producers first */
+  const void *plan;    /* a record of impl->plan */
+  GenericPlan generic; /* of every block that the generic schedule takes */
+  int nanchor;         /* operations of the anchor, producers first */
   const TeOp **anchor_op;
   const Tensor *anchor_out; /* its first output */
   const char *serial;       /* why threads do not share a loop that is worth it; NULL: they do */
@@ -47,13 +63,9 @@ static inline const Expr *impl_axis(Module *m, const char *name, const Expr *ext
 
 /* tuned.c: those of the list that config->tuned names for the call, with their measured seconds; how many. */
 int plan_tuned(const ImplCall *, const PlanList *, Plan **out);
+/* "conv2d.nchwc"; "generic" */
+const char *plan_name(const Plan *);
 
-/* A plan's record and its table, from a list of fields as operators' attributes have them. */
-#define DECLARE_PLAN(Name, LIST) \
-  typedef struct Name {          \
-    LIST(ATTR_MEMBER, Name)      \
-  } Name;                        \
-  extern const AttrsDef Name##_table;
 #define DEFINE_PLAN_TABLE(Name, LIST)                                \
   static const AttrField Name##_fields[] = {LIST(ATTR_FIELD, Name)}; \
   const AttrsDef Name##_table = {#Name, sizeof(Name), Name##_fields, \
@@ -513,6 +525,15 @@ void half_winograd_compute(OpCall *, const Target *, const void *plan, const Ten
 /* Puts the partial sums into the loop over blocks (the last of `depth` loops): terms, then the tile in registers, whose
  * loops are those of part's axes, by number and outermost first. */
 void half_schedule_part(ImplGroup *, BlockRV part, LoopRV block, int depth, int ntile, const int *tile, int64_t sums);
+
+/* ---- generic_plan.c ----------------------------------------------------------------------- */
+
+extern const GenericPlan generic_plain; /* all as the loops' own rules say */
+double generic_seconds(const ImplCall *, const GenericPlan *);
+/* Every plan of the generic schedule for the call, the plain one first. */
+void generic_plans(const ImplCall *, PlanList *);
+/* Threads that the group's plan gives so much work. */
+int generic_threads(const ImplGroup *, double operations, double bytes);
 
 /* ---- generic.c ------------------------------------------------------------------------- */
 

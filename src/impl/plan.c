@@ -90,6 +90,14 @@ void impl_plans(const ImplCall *c, PlanList *list)
   weigh_sizes(c, list);
 }
 
+void plan_all(const ImplCall *c, PlanList *list)
+{
+  impl_plans(c, list);
+  for (int i = 0; i < list->v.n; i++)
+    if (!list->v.v[i].alters) return;
+  generic_plans(c, list);
+}
+
 static double score(const Plan *p, double price) { return p->seconds + price * p->bytes; }
 
 void plan_check_lines(Ctx *ctx, const char *lines)
@@ -131,14 +139,15 @@ Plan impl_choose(const ImplCall *c)
   Plan best = {0};
   const char *given = given_plan(c);
   if (given) return plan_parse(c, given);
-  impl_plans(c, &list);
+  plan_all(c, &list);
   Plan *measured;
   int n = plan_tuned(c, &list, &measured);
+  best.seconds = INFINITY;
   for (int i = 0; i < n; i++)
-    if (!measured[i].alters && (!best.impl || measured[i].seconds < best.seconds)) best = measured[i];
-  if (best.impl) return best;
+    if (!measured[i].alters && measured[i].seconds < best.seconds) best = measured[i];
+  if (isfinite(best.seconds)) return best;
   for (int i = 0; i < list.v.n; i++)
-    if (!list.v.v[i].alters && (!best.impl || list.v.v[i].seconds < best.seconds)) best = list.v.v[i];
+    if (!list.v.v[i].alters && list.v.v[i].seconds < best.seconds) best = list.v.v[i];
   return impl_tuned(c, &best);
 }
 
@@ -177,7 +186,8 @@ int impl_options(const ImplCall *c, double price, Plan **out)
   if (!as_it_lies)
     vec_push(
         c->arena, &best,
-        (Plan){.seconds = likely_flops(c->m, c->call) / (UNTUNED * cost_flops(c->target, c->call->type->dtype.bits))});
+        (Plan){.fields = &generic_plain,
+               .seconds = likely_flops(c->m, c->call) / (UNTUNED * cost_flops(c->target, c->call->type->dtype.bits))});
   *out = best.v;
   return best.n;
 }
@@ -204,12 +214,17 @@ static int64_t field_value(const AttrField *f, const void *fields)
   return f->kind == AT_BOOL ? *(const bool *)at : *(const int64_t *)at;
 }
 
+static const char GENERIC[] = "generic";
+
+static const AttrsDef *fields_of(const Impl *impl) { return impl ? impl->plan : &GenericPlan_table; }
+static const char *name_of(const Impl *impl) { return impl ? impl->name : GENERIC; }
+const char *plan_name(const Plan *p) { return name_of(p->impl); }
+
 const char *plan_text(Arena *arena, const Plan *p)
 {
-  if (!p->impl) return "generic";
   Text out = text_new(arena);
-  text_add(&out, p->impl->name);
-  const AttrsDef *def = p->impl->plan;
+  text_add(&out, name_of(p->impl));
+  const AttrsDef *def = fields_of(p->impl);
   text_char(&out, '{');
   for (int i = 0; i < def->n; i++) {
     const AttrField *f = &def->field[i];
@@ -231,7 +246,7 @@ _Noreturn static void raise_plan(const ImplCall *c, const char *text, const char
 static const void *parse_fields(const ImplCall *c, const Impl *impl, const char *text, const char *p)
 {
   Module *m = c->m;
-  const AttrsDef *def = impl->plan;
+  const AttrsDef *def = fields_of(impl);
   char *record = arena_alloc(c->arena, def->size + 1);
   uint64_t given = 0;
   while (*(p += strspn(p, " ,")) != '}') {
@@ -241,7 +256,7 @@ static const void *parse_fields(const ImplCall *c, const Impl *impl, const char 
     p += n + 1;
     n = strcspn(p, ",}");
     const AttrField *f = attrs_field(def, name);
-    if (!f) raise_plan(c, text, arena_printf(c->arena, "%s has no field '%s'", impl->name, name));
+    if (!f) raise_plan(c, text, arena_printf(c->arena, "%s has no field '%s'", name_of(impl), name));
     if (!p[n]) raise_plan(c, text, "'}' is missing");
     attrs_set_text(m, def, record, name, arena_strndup(c->arena, p, n));
     given |= 1ULL << (f - def->field);
@@ -258,11 +273,11 @@ _Noreturn static void raise_illegal(const ImplCall *c, const char *text, const P
                                     const void *fields)
 {
   Arena *arena = c->arena;
-  const AttrsDef *def = impl->plan;
+  const AttrsDef *def = fields_of(impl);
   bool *agrees = arena_array(arena, bool, list->v.n + 1);
   int left = 0;
   for (int i = 0; i < list->v.n; i++) left += agrees[i] = list->v.v[i].impl == impl;
-  if (!left) raise_plan(c, text, arena_printf(arena, "%s does not serve this call on this target", impl->name));
+  if (!left) raise_plan(c, text, arena_printf(arena, "%s does not serve this call on this target", name_of(impl)));
   for (int f = 0; f < def->n; f++) {
     int64_t wanted = field_value(&def->field[f], fields);
     bool found = false;
@@ -301,16 +316,19 @@ Plan plan_parse(const ImplCall *c, const char *text)
       text = workload + i;
       break;
     }
-  if (!strcmp(text, "generic")) return (Plan){0};
+  if (!strcmp(text, GENERIC)) return (Plan){.fields = &generic_plain, .seconds = generic_seconds(c, &generic_plain)};
   size_t n = strcspn(text, "{");
   const char *op = c->call->u.call.op->name;
-  const Impl *impl = impl_find(arena_strndup(c->arena, text, n), op);
-  if (!impl || text[n] != '{') raise_plan(c, text, "no implementation of this operator has that name");
+  const char *name = arena_strndup(c->arena, text, n);
+  bool generic = !strcmp(name, GENERIC);
+  const Impl *impl = impl_find(name, op);
+  if ((!impl && !generic) || text[n] != '{') raise_plan(c, text, "no implementation of this operator has that name");
   const void *fields = parse_fields(c, impl, text, text + n + 1);
   PlanList list = {.of = c, .impl = impl};
-  impl_own_plans(c, &list);
+  if (generic) generic_plans(c, &list);
+  else impl_own_plans(c, &list);
   for (int i = 0; i < list.v.n; i++)
-    if (same_fields(impl->plan, list.v.v[i].fields, fields)) return list.v.v[i];
+    if (same_fields(fields_of(impl), list.v.v[i].fields, fields)) return list.v.v[i];
   raise_illegal(c, text, &list, impl, fields);
 }
 
@@ -341,7 +359,7 @@ static int by_seconds(const void *a, const void *b)
 
 static bool same_plan(const Plan *a, const Plan *b)
 {
-  return a->impl == b->impl && (!a->impl || same_fields(a->impl->plan, a->fields, b->fields));
+  return a->impl == b->impl && same_fields(fields_of(a->impl), a->fields, b->fields);
 }
 
 void plan_log(const ImplCall *c, const Plan *taken)
@@ -349,11 +367,13 @@ void plan_log(const ImplCall *c, const Plan *taken)
   Text *out = c->config->log;
   if (!out) return;
   PlanList list;
-  impl_plans(c, &list);
+  plan_all(c, &list);
   if (list.v.n) qsort(list.v.v, (size_t)list.v.n, sizeof *list.v.v, by_seconds);
   text_printf(out, "%s %s\n", plan_workload(c->m->ctx, c->arena, c->target, c->call),
               c->call->name ? c->call->name : c->call->u.call.op->name);
-  if (!taken->impl) text_printf(out, "* %.3f generic\n", 1e6 * taken->seconds);
+  bool listed = false;
+  for (int i = 0; i < list.v.n; i++) listed |= same_plan(&list.v.v[i], taken);
+  if (!listed) text_printf(out, "* %.3f %s\n", 1e6 * taken->seconds, plan_text(c->arena, taken));
   for (int i = 0; i < list.v.n; i++)
     text_printf(out, "%c %.3f %s\n", same_plan(&list.v.v[i], taken) ? '*' : ' ', 1e6 * list.v.v[i].seconds,
                 plan_text(c->arena, &list.v.v[i]));

@@ -45,7 +45,8 @@ static const Plan *plan_of_text(const ImplCall *c, const PlanList *list, const c
   size_t n = strcspn(text, "{");
   for (int i = 0; i < list->v.n; i++) {
     const Plan *p = &list->v.v[i];
-    if (!strncmp(p->impl->name, text, n) && !p->impl->name[n] && !strcmp(plan_text(c->arena, p), text)) return p;
+    const char *name = plan_name(p);
+    if (!strncmp(name, text, n) && !name[n] && !strcmp(plan_text(c->arena, p), text)) return p;
   }
   return NULL;
 }
@@ -71,13 +72,13 @@ Plan impl_tuned(const ImplCall *c, const Plan *taken)
 {
   const char *at = c->config->tuned;
   TunedLine line;
-  if (!at || !taken->impl) return *taken;
+  if (!at) return *taken;
   const char *workload = plan_workload(c->m->ctx, c->arena, c->target, c->call);
   const char *text = plan_text(c->arena, taken);
   while (next_line(c->arena, workload, &at, &line)) {
     if (!line.instead || strcmp(line.plan, text)) continue;
     PlanList list;
-    impl_plans(c, &list);
+    plan_all(c, &list);
     const Plan *p = plan_of_text(c, &list, line.instead);
     bool alike =
         p && p->alters == taken->alters && p->data_block == taken->data_block && p->out_block == taken->out_block;

@@ -230,3 +230,66 @@ def test_products_with_few_columns_have_plans():
     mod = lathe.IRModule.from_expr(relay.Function([a, b], relay.nn.batch_matmul(a, b, transpose_b=False)))
     (node,) = relay.build(mod, target="llvm").model.nodes()
     assert node.impl == "matmul.tiled"
+
+
+# Relay text and what numpy makes of x: moves, elementary functions, sums along either axis
+GENERIC = [
+    ("exp(%x)", np.exp),
+    ("transpose(%x, axes=[1, 0])", np.transpose),
+    ("concatenate((%x, %x), axis=1)", lambda x: np.concatenate([x, x], 1)),
+    ("sum(%x, axis=[1])", lambda x: x.sum(1)),
+    ("sum(%x, axis=[0])", lambda x: x.sum(0)),
+    ("max(%x, axis=[0])", lambda x: x.max(0)),
+]
+
+
+def run_text(folder, text, x, plans=""):
+    """What a function of %x gives, and "WORKLOAD PLAN" of its kernel as the artefact has it."""
+    sizes = ", ".join(map(str, x.shape))
+    mod = lathe.parser.fromtext(f'#[version = "0.0.5"]\ndef @main(%x: Tensor[({sizes}), float32]) {{ {text} }}')
+    with lathe.transform.PassContext(opt_level=3, config={"lathe.plans": plans}):
+        library = relay.build(mod, target="llvm -num-cores=2")
+    runner = graph_executor.GraphModule(library["default"](lathe.cpu(0)))
+    runner.set_input("x", x)
+    runner.run()
+    library.export_library(str(folder / "m.so"))
+    said = subprocess.run([PROGRAM, "inspect", folder / "m.so", "--plans"], check=True, text=True, capture_output=True)
+    return runner.get_output(0).numpy(), said.stdout.split("  #")[0]
+
+
+@pytest.mark.parametrize("text, meaning", GENERIC, ids=[t for t, _ in GENERIC])
+def test_plans_of_the_generic_schedule(text, meaning, tmp_path):
+    """Any of them computes the same, and stands in the artefact as it was given."""
+    x = np.random.default_rng(8).standard_normal((67, 131)).astype("float32")
+    got, line = run_text(tmp_path, text, x)
+    workload, plain = line.split(" ", 1)
+    assert plain == "generic{vectors=0, threads=0, rows=0, along=False}"
+    np.testing.assert_allclose(got, meaning(x), rtol=1e-5, atol=1e-4)
+    sums = text.startswith(("sum", "max"))
+    for vectors, threads, rows, along in ((1, 0, 1, False), (2, 1, 4, True), (8, 0, 8, False)):
+        plan = f"generic{{vectors={vectors}, threads={threads}, rows={rows * sums}, along={bool(along * sums)}}}"
+        got, taken = run_text(tmp_path, text, x, f"{workload} {plan}")
+        assert taken == f"{workload} {plan}"
+        np.testing.assert_allclose(got, meaning(x), rtol=1e-5, atol=1e-4)
+
+
+def test_a_generic_plan_says_what_it_may_be(tmp_path):
+    x = np.ones((64, 4096), "float32")
+    _, line = run_text(tmp_path, "exp(%x)", x)
+    workload = line.split(" ", 1)[0]
+    for wrong, why in (
+        ("vectors=3, threads=0, rows=0, along=False", "it may be 0, 1, 2, 4, 8"),
+        ("vectors=1, threads=0, rows=2, along=False", "rows=2 is not possible here"),
+        ("vectors=1, threads=0, rows=0, along=False, lanes=4", "generic has no field 'lanes'"),
+    ):
+        with pytest.raises(lathe.error.LatheError, match=why):
+            run_text(tmp_path, "exp(%x)", x, f"{workload} generic{{{wrong}}}")
+    program = tmp_path / "exp.relay"
+    program.write_text('#[version = "0.0.5"]\ndef @main(%x: Tensor[(64, 4096), float32]) { exp(%x) }')
+    given = tmp_path / "plans.txt"
+    given.write_text(f"{workload} generic{{vectors=2, threads=1, rows=0, along=False}}\n")
+    command = [PROGRAM, "compile", program, "-o", tmp_path / "exp.so", "--target", "llvm -num-cores=2"]
+    for more, loops in (([], "T.parallel("), (["--plan", given], "T.vectorized(8)")):
+        subprocess.run([*command, *more, "--dump-dir", tmp_path / loops[2:5]], check=True, capture_output=True)
+        (kernel,) = (tmp_path / loops[2:5]).glob("*.tir")
+        assert (loops in kernel.read_text()) and (("T.parallel(" in kernel.read_text()) != bool(more))

@@ -484,6 +484,7 @@ static bool has_function(ImplGroup *g, const Nest *n)
 static int64_t move_width(ImplGroup *g, const Nest *n, const Run *r, int bits, int64_t lanes)
 {
   enum { ABREAST = 4, LITTLE = 8 };
+  if (g->generic.vectors) return g->generic.vectors * lanes;
   int64_t line = CACHE_LINE / (bits / 8);
   int64_t several = ABREAST * lanes;
   int64_t extent = r->extent;
@@ -504,7 +505,7 @@ static void schedule_injective(ImplGroup *g, Nest *n, int depth, bool parallel)
   double operations = 0;
   double bytes = 0;
   nest_work(n, &operations, &bytes);
-  int threads = parallel ? cost_threads(g->target, operations, bytes) : 1;
+  int threads = parallel ? generic_threads(g, operations, bytes) : 1;
   int turned = transposed_run(n, run, nrun);
   bool contiguous = run_loop(n, &run[nrun - 1])->stride[0] == 1;
   LoopRV loop[NEST_LOOPS + 2];
@@ -613,7 +614,7 @@ static int threads_for(ImplGroup *g, const Nest *n, bool parallel)
   double operations = 0;
   double bytes = 0;
   nest_work(n, &operations, &bytes);
-  return parallel ? cost_threads(g->target, operations, bytes) : 1;
+  return parallel ? generic_threads(g, operations, bytes) : 1;
 }
 
 /* As many of the outer loops as give each thread some parts: what is counted as one has to be divided again for every
@@ -666,7 +667,9 @@ static int summed_rows(ImplGroup *g, const Nest *n, int depth, int v)
 static void reduce_rows(ImplGroup *g, const Nest *n, int depth, int v, int r, bool parallel)
 {
   enum { ROWS = 8, VECTORS = 4 };
-  int64_t width = VECTORS * target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
+  int64_t rows = g->generic.rows ? g->generic.rows : ROWS;
+  int64_t width =
+      (g->generic.vectors ? g->generic.vectors : VECTORS) * target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
   int threads = threads_for(g, n, parallel);
   double steps = 1;
   LoopRV order[NEST_LOOPS + 6];
@@ -683,7 +686,7 @@ static void reduce_rows(ImplGroup *g, const Nest *n, int depth, int v, int r, bo
     order[k++] = generic_split_by(g, columns, (tiles + threads - 1) / threads * width, &columns);
   }
   int nouter = k;
-  order[k++] = generic_split_by(g, n->loop[r].rv, ROWS, &some);
+  order[k++] = generic_split_by(g, n->loop[r].rv, rows, &some);
   order[k++] = generic_split_by(g, columns, width, &part);
   order[k++] = some, order[k++] = part;
   sched_reorder(g->s, k, order);
@@ -698,7 +701,7 @@ static void reduce_spatial(ImplGroup *g, const Nest *n, int depth, int v, bool p
 {
   int64_t lanes = target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
   int u = sharing_loop(n, depth, v);
-  int64_t rows = u < 0 ? 1 : largest_divisor(n->loop[u].extent, 6);
+  int64_t rows = u < 0 ? 1 : largest_divisor(n->loop[u].extent, g->generic.rows ? g->generic.rows : 6);
   int64_t wide = n->loop[v].extent;
   int64_t width = lanes;
   for (int64_t k = u < 0 ? 4 : 2; k > 1; k--)
@@ -706,6 +709,7 @@ static void reduce_spatial(ImplGroup *g, const Nest *n, int depth, int v, bool p
       width = lanes * k;
       break;
     }
+  if (g->generic.vectors) width = lanes * g->generic.vectors;
   LoopRV order[NEST_LOOPS + 4];
   LoopRV ui = {-1};
   LoopRV vi = n->loop[v].rv;
@@ -826,8 +830,9 @@ static SumTile sum_tile(ImplGroup *g, const Nest *n, int depth, int r, int64_t v
     bool shares = false;
     for (int a = 0; a < n->naccess; a++)
       shares |= !n->access[a].write && n->loop[r].stride[a] == 1 && l->stride[a] == 0;
+    if (l->reduce || l->extent < 2 || !shares || room < 2) continue;
     int64_t steps = largest_divisor(l->extent, room < 6 ? room : 6);
-    if (l->reduce || l->extent < 2 || !shares || steps < 2) continue;
+    if (steps < 2) continue;
     tile.loop[found] = i, tile.steps[found++] = steps;
     room /= steps;
   }
@@ -840,10 +845,11 @@ static void reduce_lanes(ImplGroup *g, const Nest *n, int depth, int r, bool par
   int64_t lanes = target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
   int64_t extent = n->loop[r].extent;
   int64_t width = lanes;
-  SumTile tile = sum_tile(g, n, depth, r, 1);
+  SumTile tile = sum_tile(g, n, depth, r, g->generic.vectors ? g->generic.vectors : 1);
   bool tiled = tile.loop[0] >= 0;
   for (int64_t k = 4; k > 1 && width == lanes && !tiled; k--)
     if (!extent || extent >= 4 * lanes * k) width = lanes * k;
+  if (g->generic.vectors && (!extent || extent >= lanes * g->generic.vectors)) width = lanes * g->generic.vectors;
   LoopRV order[NEST_LOOPS + 4], ri;
   LoopRV step[2];
   int k = 0;
@@ -918,6 +924,7 @@ static void schedule_reduction(ImplGroup *g, Nest *n, int depth, bool parallel)
   int v = vector_loop(n, depth, lanes, false);
   int r = single ? summed_loop(n, depth, lanes) : -1;
   if (v < 0 && r < 0) v = vector_loop(n, depth, lanes, true);
+  if (g->generic.along && r >= 0) v = -1;
   int rows = v >= 0 ? summed_rows(g, n, depth, v) : -1;
   if (rows >= 0) {
     reduce_rows(g, n, depth, v, rows, parallel);
@@ -1104,7 +1111,7 @@ static bool schedule_rows(ImplGroup *g, const BlockRV *block, int n)
   }
   int rows = common_rows(g, nest, n);
   if (rows == nest[n - 1]->n) rows--; /* the last loop is left for vectors */
-  int threads = cost_threads(g->target, operations, bytes);
+  int threads = generic_threads(g, operations, bytes);
   for (int d = 0; d < rows; d++) steps *= nest[n - 1]->loop[d].extent ? (double)nest[n - 1]->loop[d].extent : 64;
   if (!rows || steps < 2 || (threads > 1 && steps < threads)) return false;
   RowsTry t = {g, n, rows, block, nest, threads, {-1}, {-1}, 1};
@@ -1249,7 +1256,7 @@ static bool schedule_columns(ImplGroup *g, const BlockRV *block, int n)
   ColumnsTry t = {g, n, rows, block, last, width, {-1}};
   double steps = 1;
   for (int d = 0; d < rows; d++) steps *= last->loop[d].extent ? (double)last->loop[d].extent : 64;
-  int threads = cost_threads(g->target, operations, bytes);
+  int threads = generic_threads(g, operations, bytes);
   LoopRV outer[NEST_LOOPS];
   for (int d = 0; d < rows; d++) outer[d] = last->loop[d].rv;
   if (!group_try(g, columns_body, &t)) return false;
