@@ -824,6 +824,7 @@ static SumTile sum_tile(ImplGroup *g, const Nest *n, int depth, int r, int64_t v
 {
   SumTile tile = {{-1, -1}, {1, 1}};
   int64_t room = g->target->vector_registers / 2 / vectors;
+  int64_t most = g->generic.rows ? g->generic.rows : 6;
   int found = 0;
   for (int i = n->n - 1; i >= depth && found < 2; i--) {
     const NestLoop *l = &n->loop[i];
@@ -831,7 +832,7 @@ static SumTile sum_tile(ImplGroup *g, const Nest *n, int depth, int r, int64_t v
     for (int a = 0; a < n->naccess; a++)
       shares |= !n->access[a].write && n->loop[r].stride[a] == 1 && l->stride[a] == 0;
     if (l->reduce || l->extent < 2 || !shares || room < 2) continue;
-    int64_t steps = largest_divisor(l->extent, room < 6 ? room : 6);
+    int64_t steps = largest_divisor(l->extent, room < most ? room : most);
     if (steps < 2) continue;
     tile.loop[found] = i, tile.steps[found++] = steps;
     room /= steps;
