@@ -64,6 +64,7 @@ void lower_pass_simplify(Lower *);
 void lower_pass_join_words(Lower *);
 void lower_pass_flatten_buffers(Lower *);
 void lower_pass_double_buffer(Lower *);
+void lower_pass_overlap_tails(Lower *);
 void lower_pass_partition_loops(Lower *);
 void lower_pass_vectorize_loops(Lower *);
 void lower_pass_unroll_loops(Lower *);

@@ -33,6 +33,7 @@ static const Pass passes[] = {
     {"flatten_buffers", LOWER_LOOPS, lower_pass_flatten_buffers, "FlattenBuffer", NO_BLOCKS},
     {"simplify_flat", LOWER_LOOPS, lower_pass_simplify, "Simplify", NO_BLOCKS},
     {"double_buffer", LOWER_LOOPS, lower_pass_double_buffer, "InjectDoubleBuffer", NO_BLOCKS | FLAT | FROM_ZERO},
+    {"overlap_tails", LOWER_LOOPS, lower_pass_overlap_tails, NULL, 0},
     {"partition_loops", LOWER_LOOPS, lower_pass_partition_loops, "LoopPartition", NO_BLOCKS | FROM_ZERO},
     {"vectorize_loops", LOWER_LOOPS, lower_pass_vectorize_loops, "VectorizeLoop", NO_BLOCKS | FLAT | FROM_ZERO},
     {"unroll_loops", LOWER_LOOPS, lower_pass_unroll_loops, "UnrollLoop", NO_BLOCKS | NO_VECTORS | FROM_ZERO},

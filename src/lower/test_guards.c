@@ -334,7 +334,10 @@ static const Row rows[] = {
   {"symbolic, split", sym1, 43, 0, 0, C1 "io, ii = sch.split(i, [None, 8])\n", NOWHERE_AT_ALL},
   {"symbolic, split, exact size", sym1, 40, 0, 0, C1 "io, ii = sch.split(i, [None, 8])\n", NOWHERE_AT_ALL},
   {"symbolic, split, small size", sym1, 3, 0, 0, C1 "io, ii = sch.split(i, [None, 8])\n", NOWHERE_AT_ALL},
-  {"symbolic, vector", sym1, 43, 0, 0, C1 "io, ii = sch.split(i, [None, 8])\nsch.vectorize(ii)\n", NOWHERE_AT_ALL},
+  {"symbolic, vector", sym1, 43, 0, 0, C1 "io, ii = sch.split(i, [None, 8])\nsch.vectorize(ii)\n", IN_TAILS},
+  {"symbolic, shorter than a vector", sym1, 5, 0, 0, C1 "io, ii = sch.split(i, [None, 8])\nsch.vectorize(ii)\n",
+   IN_TAILS},
+  {"symbolic, several vectors", sym1, 87, 0, 0, C1 "io, ii = sch.split(i, [None, 64])\nsch.vectorize(ii)\n", IN_TAILS},
   {"symbolic, parallel and vector", sym1, 43, 0, 0,
    C1 "io, ii = sch.split(i, [None, 8])\nsch.parallel(io)\nsch.vectorize(ii)\n", NOWHERE_AT_ALL},
   {"symbolic rows, split", sym2, 13, 10, 0, C2 "io, ii = sch.split(i, [None, 4])\n", NOWHERE_AT_ALL},
@@ -396,6 +399,16 @@ static void leaf(Leaves *l, const Stmt *s)
   }
 }
 
+/* Does a branch run where n is as large as trips takes it to be?  Where the condition is about something else, yes. */
+static bool may_run(Leaves *l, const Expr *cond, bool taken)
+{
+  const Var **vars;
+  int n = expr_free_vars(scratch(l->w->ctx), cond, &vars);
+  for (int i = 0; i < n; i++)
+    if (strcmp(vars[i]->name, "n")) return true;
+  return (trips(l, cond) > 0) == taken;
+}
+
 static void visit(Leaves *l, Stmt *s)
 {
   double outer = l->iterations;
@@ -416,8 +429,8 @@ static void visit(Leaves *l, Stmt *s)
     bool chooses = s->u.cond.orelse && p && p->kind == S_FOR && p->u.loop.kind == FOR_PARALLEL;
     l->any++;
     l->guards += !chooses;
-    visit(l, s->u.cond.then);
-    if (s->u.cond.orelse) visit(l, s->u.cond.orelse);
+    if (may_run(l, s->u.cond.cond, true)) visit(l, s->u.cond.then);
+    if (s->u.cond.orelse && may_run(l, s->u.cond.cond, false)) visit(l, s->u.cond.orelse);
     l->guards -= !chooses;
     return;
   }

@@ -57,6 +57,19 @@ def test_max_pool(kernel, stride, pad):
     check(model, [(1, 5, 5, 5), (2, 5, 17, 6), (1, 5, 9, 40)])
 
 
+@pytest.mark.parametrize("kernel,stride,pad", [(3, 1, 1), (3, 2, 0), (5, 2, 2)])
+def test_average_pool(kernel, stride, pad):
+    model = model_of("AveragePool", ["n", 5, "h", "w"], kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4)
+    check(model, [(1, 5, 5, 5), (2, 5, 17, 6), (1, 5, 9, 40), (1, 5, 6, 8)])
+
+
+@pytest.mark.parametrize("op", ["ReduceMean", "ReduceMax"])
+@pytest.mark.parametrize("axes", [[0], [1], [2], [0, 2]])
+def test_reductions(op, axes):
+    model = model_of(op, ["a", "b", "c"], axes=axes, keepdims=0)
+    check(model, [(1, 1, 1), (9, 3, 21), (40, 2, 70), (3, 17, 4)])
+
+
 @pytest.mark.parametrize("kernel,stride,pad", [(3, 2, 1), (2, 2, 0), (4, 3, 0)])
 def test_transposed_convolution(kernel, stride, pad):
     w = RNG.standard_normal((6, 9, kernel, kernel)).astype("float32")

@@ -642,26 +642,32 @@ static void unroll_window(ImplGroup *g, const Nest *n, int depth, int64_t rows)
 
 /* Rows of a long sum, added up a few at a time: they are read straight ahead, whole, while the results stay in the
  * first-level cache.  Gives the one loop of such a sum, or -1. */
-static int summed_rows(ImplGroup *g, const Nest *n, int depth, int v)
+static int summed_rows(ImplGroup *g, const Nest *n, int depth, int v, bool parallel)
 {
   enum { LONG = 32, VECTORS = 4 };
   int r = -1;
   int64_t wide = n->loop[v].extent;
   int64_t lanes = target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
+  double outer = 1;
   for (int i = depth; i < n->n; i++) {
-    if (!n->loop[i].reduce) continue;
+    if (!n->loop[i].reduce) {
+      if (i != v) outer *= n->loop[i].extent ? (double)n->loop[i].extent : 64;
+      continue;
+    }
     if (r >= 0) return -1;
     r = i;
   }
+  if (!wide && outer < threads_for(g, n, parallel)) return -1; /* threads share an unknown number of columns */
   bool single = n->block->body->kind == S_STORE && n->block->init && n->naccess <= 3;
   if (r < 0 || !single || n->loop[r].guarded || n->loop[v].guarded) return -1;
-  bool fits = wide >= VECTORS * lanes && wide * n->bits / 8 <= cost_l1(g->target) / 2;
+  bool fits = !wide || (wide >= VECTORS * lanes && wide * n->bits / 8 <= cost_l1(g->target) / 2);
   for (int a = 1; a < n->naccess; a++) {
-    bool rows = n->loop[v].stride[a] == 1 && n->loop[r].stride[a] >= wide;
+    bool apart = n->loop[r].stride[a] >= wide || (!wide && n->loop[r].stride[a] == STRIDE_ANY);
+    bool rows = n->loop[v].stride[a] == 1 && apart;
     bool own = n->access[a].buffer == n->access[0].buffer;
     fits &= rows || own;
   }
-  return fits && n->loop[r].extent >= LONG ? r : -1;
+  return fits && (!n->loop[r].extent || n->loop[r].extent >= LONG) ? r : -1;
 }
 
 static void reduce_rows(ImplGroup *g, const Nest *n, int depth, int v, int r, bool parallel)
@@ -704,8 +710,8 @@ static void reduce_spatial(ImplGroup *g, const Nest *n, int depth, int v, bool p
   int64_t rows = u < 0 ? 1 : largest_divisor(n->loop[u].extent, g->generic.rows ? g->generic.rows : 6);
   int64_t wide = n->loop[v].extent;
   int64_t width = lanes;
-  for (int64_t k = u < 0 ? 4 : 2; k > 1; k--)
-    if (wide && wide % (lanes * k) == 0) {
+  for (int64_t k = u < 0 ? 4 : 2; k > 1; k--) /* of an unknown extent whole lines, too: what is left is cut again */
+    if (wide % (lanes * k) == 0) {
       width = lanes * k;
       break;
     }
@@ -926,7 +932,7 @@ static void schedule_reduction(ImplGroup *g, Nest *n, int depth, bool parallel)
   int r = single ? summed_loop(n, depth, lanes) : -1;
   if (v < 0 && r < 0) v = vector_loop(n, depth, lanes, true);
   if (g->generic.along && r >= 0) v = -1;
-  int rows = v >= 0 ? summed_rows(g, n, depth, v) : -1;
+  int rows = v >= 0 ? summed_rows(g, n, depth, v, parallel) : -1;
   if (rows >= 0) {
     reduce_rows(g, n, depth, v, rows, parallel);
   } else if (v >= 0) {
