@@ -89,6 +89,8 @@ const float *onnx_attr_floats(Conversion *, const char *name, int *n);
 DType onnx_attr_dtype(Conversion *, const char *name, DType def);
 const Node *onnx_attr_strings(Conversion *, const char *name); /* a vector of strings; NULL if absent */
 const Node *onnx_quantized_projection(Conversion *);           /* onnx_ops_quant.c: of QAttention */
+/* x in floats, by the scale and the zero point at these inputs. */
+const Node *onnx_dequantized(Conversion *, const Node *x, int scale, int zero);
 /* An activation by ONNX's name, as recurrent cells and fused operators say it. */
 const Node *onnx_activation(Conversion *, const char *name, const Node *, double alpha, double beta);
 

@@ -116,26 +116,32 @@ static const Node *convert_rms_norm(Conversion *c)
   return rms_norm(c, kit_in(c, 0), kit_in(c, 1), onnx_attr_float(c, "epsilon", 1e-5));
 }
 
-/* input_ids, segment_ids, word, position, segment, gamma, beta, mask, position_ids */
+/* x, which is of input i, in floats: the quantized form has its scale at i + 6 and its zero point at i + 11. */
+static const Node *embedded(Conversion *c, int i, const Node *x)
+{
+  return *onnx_node(c)->op_type == 'Q' ? onnx_dequantized(c, x, i + 6, i + 11) : x;
+}
+
+/* input_ids, segment_ids, word, position, segment, gamma, beta, mask, position_ids (the quantized form has none) */
 static const Node *convert_embed_layer_norm(Conversion *c)
 {
   const Node *ids = kit_in(c, 0);
   const Node *segments = kit_opt(c, 1);
-  const Node *word = kit_in(c, 2);
   const Node *position = kit_in(c, 3);
   const Node *segment = kit_opt(c, 4);
   const Node *mask = kit_opt(c, 7);
-  const Node *at = kit_opt(c, 8);
-  const Node *x = kit_take(c, word, ids, 0);
+  const Node *at = *onnx_node(c)->op_type == 'Q' ? NULL : kit_opt(c, 8);
+  const Node *x = embedded(c, 2, kit_take(c, kit_in(c, 2), ids, 0));
   const Node *length = kit_shape_part(c, ids, 1, 2);
-  x = kit_add(c, x,
-              at ? kit_take(c, position, at, 0)
-                 : kit_slice_to(c, position, 0, kit_const_i64(c, 1, (int64_t[]){0}), length));
-  if (segments && segment) x = kit_add(c, x, kit_take(c, segment, segments, 0));
+  const Node *places =
+      at ? kit_take(c, position, at, 0) : kit_slice_to(c, position, 0, kit_const_i64(c, 1, (int64_t[]){0}), length);
+  x = kit_add(c, x, embedded(c, 3, places));
+  if (segments && segment) x = kit_add(c, x, embedded(c, 4, kit_take(c, segment, segments, 0)));
   c->out[2] = x;
   c->out[1] = mask ? kit_cast_to(c, kit_reduce1(c, "sum", kit_cast_to(c, mask, DT_I32), 1, false), DT_I32)
                    : kit_full(c, kit_scalar(c, DT_I32, 0), kit_shape_part(c, ids, 0, 1), DT_I32);
-  return layer_norm(c, x, kit_in(c, 5), kit_opt(c, 6), onnx_attr_float(c, "epsilon", 1e-12));
+  const Node *beta = kit_opt(c, 6) ? embedded(c, 6, kit_opt(c, 6)) : NULL;
+  return layer_norm(c, x, embedded(c, 5, kit_in(c, 5)), beta, onnx_attr_float(c, "epsilon", 1e-12));
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------- */
@@ -317,6 +323,7 @@ static const OnnxRow rows[] = {
   {"MatMulInteger16", 1, convert_matmul_integer16},
   {"MultiHeadAttention", 1, convert_multi_head_attention},
   {"QAttention", 1, convert_qattention},
+  {"QEmbedLayerNormalization", 1, convert_embed_layer_norm},
   {"QuickGelu", 1, convert_quick_gelu},
   {"RotaryEmbedding", 1, convert_rotary},
   {"SimplifiedLayerNormalization", 1, convert_rms_norm},

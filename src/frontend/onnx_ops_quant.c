@@ -291,6 +291,16 @@ static const Node *convert_qlinear_pool(Conversion *c)
   return quantized_result(c, y, kit_in(c, 3), kit_opt(c, 4), kit_dtype_of(c, kit_in(c, 0)));
 }
 
+/* condition, then value, scale, zero point of both, y_scale, y_zero: each is brought to the result's units first. */
+static const Node *convert_qlinear_where(Conversion *c)
+{
+  const Node *y[2];
+  for (int i = 0; i < 2; i++)
+    y[i] =
+        quantized_result(c, real_operand(c, 1 + 3 * i, 0), kit_in(c, 7), kit_opt(c, 8), kit_dtype_of(c, kit_in(c, 1)));
+  return kit_where(c, kit_in(c, 0), y[0], y[1]);
+}
+
 /* A, a_scale, a_zero, B, b_scale, b_zero, C (int32), y_scale, y_zero */
 static const Node *convert_qgemm(Conversion *c)
 {
@@ -334,10 +344,42 @@ static const Node *unpacked(Conversion *c, const Node *x, int64_t bits)
   const Node *low = kit_op2(c, "bitwise_and", x, kit_scalar(c, DT_I32, 15), NULL);
   const Node *high = kit_op2(c, "right_shift", x, kit_scalar(c, DT_I32, 4), NULL);
   int rank = kit_rank_of(c, x);
-  int64_t shape[8];
-  for (int d = 0; d < rank; d++) shape[d] = kit_static_dim(c, x, d);
-  shape[rank - 1] *= 2;
-  return kit_reshape(c, kit_concat2(c, kit_unsqueeze(c, low, rank), kit_unsqueeze(c, high, rank), rank), rank, shape);
+  int64_t last = 2 * kit_static_dim(c, x, rank - 1);
+  const Node *shape = kit_concat2(c, kit_shape_part(c, x, 0, rank - 1), kit_const_i64(c, 1, &last), 0);
+  const Node *both = kit_concat2(c, kit_unsqueeze(c, low, rank), kit_unsqueeze(c, high, rank), rank);
+  return kit_reshape_to(c, both, shape, true);
+}
+
+/* data, indices, scales, zero points: rows of a table whose blocks along another axis share a scale.  Numbers of 4 bits
+ * that are given as bytes stand two to a byte along the last axis. */
+static const Node *convert_gather_blocks(Conversion *c)
+{
+  const Node *x = kit_in(c, 0);
+  const Node *at = kit_in(c, 1);
+  const Node *scale = kit_in(c, 2);
+  const Node *zero = kit_opt(c, 3);
+  int rank = kit_rank_of(c, x);
+  int gather = kit_axis_of(c, onnx_attr_int(c, "gather_axis", 0), rank);
+  int along = kit_axis_of(c, onnx_attr_int(c, "quantize_axis", 1), rank);
+  int64_t block = onnx_attr_int(c, "block_size", 128);
+  int64_t bits = onnx_attr_int(c, "bits", 4);
+  if (gather == along) kit_fail(c, ERR_ARGUMENT, "gather_axis and quantize_axis are both %d", gather);
+  if (bits != 4 && bits != 8) kit_fail(c, ERR_UNSUPPORTED, "a table of %" PRId64 " bits; 4 and 8 are read", bits);
+  bool bytes = dtype_eq(kit_dtype_of(c, x), DT_U8);
+  if (bytes && along != rank - 1) kit_fail(c, ERR_ARGUMENT, "bytes are blocked along their last axis, not %d", along);
+  x = kit_take(c, x, at, gather);
+  scale = kit_take(c, scale, at, gather);
+  if (zero) zero = kit_take(c, zero, at, gather);
+  if (along > gather) along += kit_rank_of(c, at) - 1;
+  if (bytes) {
+    int last = kit_rank_of(c, x) - 1;
+    int64_t blocks = kit_static_dim(c, scale, last);
+    x = unpacked(c, x, bits);
+    zero = zero ? kit_slice(c, unpacked(c, zero, bits), last, 0, blocks)
+                : kit_scalar(c, DT_I32, (double)(1 << (bits - 1)));
+  }
+  scale = spread(c, scale, x, along, block);
+  return dequantize_spelt(c, x, scale, zero && kit_rank_of(c, zero) ? spread(c, zero, x, along, block) : zero);
 }
 
 typedef struct Nbits {
@@ -354,8 +396,70 @@ static const Node *nbits_product(Conversion *c, const Node *a, const Node *b, vo
                  "bits:l,block_size:l", n->bits, n->block);
 }
 
-/* A, B (n, blocks, bytes of a block), scales, zero points, order of groups, bias: A times the weight that B stands for,
- * which has a scale for each block of a row. */
+/* Numbers of 4 bits back into bytes along the last axis, the first in the lower half; of 8 bits as they are. */
+static const Node *packed(Conversion *c, const Node *x, int64_t bits)
+{
+  x = kit_cast_to(c, x, DT_U8);
+  if (bits == 8) return x;
+  int64_t n = kit_static_dim(c, x, 0);
+  x = kit_reshape(c, x, 3, (int64_t[]){n, -1, 2});
+  const Node *high = kit_op2(c, "left_shift", kit_slice(c, x, 2, 1, 2), kit_scalar(c, DT_U8, 4), NULL);
+  return kit_squeeze(c, kit_op2(c, "bitwise_or", kit_slice(c, x, 2, 0, 1), high, NULL), 2);
+}
+
+/* The elements of a row, given the group of each, so that those of a group stand in blocks of their own: where each
+ * comes from (k: from nowhere, it counts as zero), and the group of each block. */
+typedef struct Order {
+  int64_t *from, *group;
+  int64_t n, blocks;
+} Order;
+
+static Order order_of_groups(Conversion *c, int64_t k, int64_t groups, int64_t block)
+{
+  int n = 0;
+  const int64_t *g = kit_const_ints(c, kit_in(c, 4), &n);
+  if (!g) kit_fail(c, ERR_UNSUPPORTED, "the groups of a row (g_idx) are not known at compile time");
+  if (n < k) kit_fail(c, ERR_SHAPE, "g_idx has %d elements, %" PRId64 " are wanted", n, k);
+  Order o = {.from = arena_array(c->im->arena, int64_t, k + groups * block),
+             .group = arena_array(c->im->arena, int64_t, k / block + groups + 1)};
+  int64_t *count = arena_array(c->im->arena, int64_t, groups + 1);
+  for (int64_t i = 0; i < k; i++) {
+    if (g[i] < 0 || g[i] >= groups)
+      kit_fail(c, ERR_ARGUMENT, "g_idx has %" PRId64 ", there are %" PRId64 " groups", g[i], groups);
+    count[g[i] + 1]++;
+  }
+  for (int64_t i = 0; i < groups; i++) { /* where each group begins */
+    int64_t whole = (count[i + 1] + block - 1) / block;
+    for (int64_t b = 0; b < whole; b++) o.group[o.blocks++] = i;
+    count[i + 1] = o.blocks * block;
+  }
+  o.n = o.blocks * block;
+  for (int64_t i = 0; i < o.n; i++) o.from[i] = k;
+  for (int64_t i = 0; i < k; i++) o.from[count[g[i]]++] = i;
+  return o;
+}
+
+/* Data and weight in the order of their groups. */
+static const Node *in_order(Conversion *c, const Node *a, int64_t k, Nbits *op)
+{
+  Order o = order_of_groups(c, k, kit_static_dim(c, op->scale, 1), op->block);
+  int rank = kit_rank_of(c, a);
+  int64_t before[MAX_RANK] = {0};
+  int64_t after[MAX_RANK] = {0};
+  after[rank - 1] = 1;
+  if (o.n > k) a = kit_pad(c, a, rank, before, after, 0);
+  a = kit_take(c, a, kit_const_i64(c, (int)o.n, o.from), rank - 1);
+  for (int64_t i = 0; i < o.n; i++) o.from[i] %= k; /* beside a zero any number does */
+  const Node *groups = kit_const_i64(c, (int)o.blocks, o.group);
+  op->weight =
+      packed(c, kit_take(c, unpacked(c, op->weight, op->bits), kit_const_i64(c, (int)o.n, o.from), 1), op->bits);
+  op->scale = kit_take(c, op->scale, groups, 1);
+  if (kit_rank_of(c, op->zero)) op->zero = kit_take(c, op->zero, groups, 1);
+  return a;
+}
+
+/* A, B (n, blocks, bytes of a block), scales, zero points, group of each element of a row, bias: A times the weight
+ * that B stands for, which has a scale for each block of a row, or for each group. */
 static const Node *convert_matmul_nbits(Conversion *c)
 {
   int64_t k = onnx_attr_int(c, "K", 0);
@@ -364,7 +468,6 @@ static const Node *convert_matmul_nbits(Conversion *c)
   int64_t block = onnx_attr_int(c, "block_size", 0);
   if (k < 1 || n < 1 || block < 1) kit_fail(c, ERR_ARGUMENT, "K, N and block_size must be positive");
   if (bits != 4 && bits != 8) kit_fail(c, ERR_UNSUPPORTED, "weights of %" PRId64 " bits; 4 and 8 are read", bits);
-  if (kit_opt(c, 4)) kit_fail(c, ERR_UNSUPPORTED, "an order of groups (g_idx) is not read");
   if (block * bits % 8) kit_fail(c, ERR_ARGUMENT, "block_size is %" PRId64 ", whole bytes are wanted", block);
   int64_t blocks = (k + block - 1) / block;
   const Node *zero = kit_opt(c, 3);
@@ -382,8 +485,42 @@ static const Node *convert_matmul_nbits(Conversion *c)
               kit_reshape(c, kit_in(c, 2), 2, (int64_t[]){n, blocks}), zero, bits, block};
   int64_t *none = arena_array(c->im->arena, int64_t, n);
   const Node *columns = kit_reshape(c, kit_const_i64(c, (int)n, none), 2, (int64_t[]){1, n});
-  const Node *y = kit_matmul_by(c, kit_in(c, 0), columns, nbits_product, &op);
+  const Node *a = kit_opt(c, 4) ? in_order(c, kit_in(c, 0), k, &op) : kit_in(c, 0);
+  const Node *y = kit_matmul_by(c, a, columns, nbits_product, &op);
   return kit_opt(c, 5) ? kit_add(c, y, kit_opt(c, 5)) : y;
+}
+
+const Node *onnx_dequantized(Conversion *c, const Node *x, int scale, int zero)
+{
+  return dequantize(c, x, kit_in(c, scale), kit_opt(c, zero), -1);
+}
+
+/* A weight (directions, in, 4 hidden) with a scale for each direction or each of its columns, as LSTM has it. */
+static const Node *cell_weight(Conversion *c, const Node *w, const Node *scale, const Node *zero)
+{
+  int64_t n = kit_static_dim(c, w, 0);
+  int64_t k = kit_static_dim(c, w, 1);
+  int64_t gates = kit_static_dim(c, w, 2);
+  w = kit_reshape(c, kit_swap_last(c, w), 2, (int64_t[]){n * gates, k});
+  if (kit_rank_of(c, scale) == 2) scale = kit_reshape(c, scale, 1, (int64_t[]){n * gates});
+  else scale = kit_op1(c, "repeat", scale, "repeats:l,axis:i", gates, 0);
+  if (zero && kit_rank_of(c, zero) == 2) zero = kit_reshape(c, zero, 1, (int64_t[]){n * gates});
+  else if (zero) zero = kit_op1(c, "repeat", zero, "repeats:l,axis:i", gates, 0);
+  return kit_reshape(c, dequantize(c, w, scale, zero, 0), 3, (int64_t[]){n, gates, k});
+}
+
+/* The inputs of LSTM, then scale and zero point of both weights.  Its sums are of floats: every step would find
+ * scales for its own data. */
+static const Node *convert_dynamic_quantize_lstm(Conversion *c)
+{
+  const Node *in[8];
+  Conversion inner = *c;
+  for (int i = 0; i < 8; i++) in[i] = kit_opt(c, i);
+  for (int i = 0; i < 2; i++) in[1 + i] = cell_weight(c, kit_in(c, 1 + i), kit_in(c, 8 + 2 * i), kit_opt(c, 9 + 2 * i));
+  inner.in = in;
+  inner.nin = 8;
+  inner.op = "LSTM";
+  return onnx_find("", "LSTM", 14)->convert(&inner);
 }
 
 /* input, weight, bias, input_scale, weight_scale, mask, input_zero, weight_zero, past: (x w + bias), for Attention */
@@ -395,7 +532,9 @@ const Node *onnx_quantized_projection(Conversion *c)
 
 static const OnnxRow microsoft_rows[] = {
   {"DequantizeLinear", 1, convert_dequantize},
+  {"DynamicQuantizeLSTM", 1, convert_dynamic_quantize_lstm},
   {"DynamicQuantizeMatMul", 1, convert_dynamic_quantize_matmul},
+  {"GatherBlockQuantized", 1, convert_gather_blocks},
   {"MatMulIntegerToFloat", 1, convert_matmul_integer_to_float},
   {"MatMulNBits", 1, convert_matmul_nbits},
   {"QGemm", 1, convert_qgemm},
@@ -407,6 +546,7 @@ static const OnnxRow microsoft_rows[] = {
   {"QLinearMul", 1, convert_qlinear_binary},
   {"QLinearSigmoid", 1, convert_qlinear_unary},
   {"QLinearSoftmax", 1, convert_qlinear_unary},
+  {"QLinearWhere", 1, convert_qlinear_where},
   {"QuantizeLinear", 1, convert_quantize},
 };
 ONNX_TABLE(onnx_ops_microsoft_quant, "com.microsoft", microsoft_rows);

@@ -24,7 +24,7 @@ def nibbles(packed, count):
 class Product:
     """A model of one MatMulNBits, and the weight in floats."""
 
-    def __init__(self, rng, shape, k, n, block, bits, zero, bias=False, accuracy=0):
+    def __init__(self, rng, shape, k, n, block, bits, zero, bias=False, accuracy=0, groups=None):
         blocks = -(-k // block)
         stored = rng.integers(0, 256, (n, blocks, block * bits // 8)).astype("uint8")
         scale = rng.uniform(0.01, 0.03, (n, blocks)).astype("float32")
@@ -41,9 +41,13 @@ class Product:
             names.append("z" if zero else "")
         if bias:
             inits["b"] = rng.standard_normal(n).astype("float32")
-            names += ["", "b"]
-        real = (values.astype("float64") - points[..., None]) * scale[..., None]
-        self.weight = real.reshape(n, -1)[:, :k]
+            names += ["g" if groups is not None else "", "b"]
+        place = np.arange(blocks * block) // block
+        if groups is not None:
+            inits["g"] = groups.astype("int32")
+            place[:k] = groups % blocks
+        real = (values.reshape(n, -1).astype("float64") - points[:, place]) * scale[:, place]
+        self.weight = real[:, :k]
         self.bias = inits.get("b", 0.0)
         self.bytes = sum(a.nbytes for a in inits.values())
         attrs = {"K": k, "N": n, "bits": bits, "block_size": block}
@@ -99,6 +103,30 @@ def test_onnx_runtime_agrees(rng):
     session = ort.InferenceSession(product.model.SerializeToString(), providers=["CPUExecutionProvider"])
     want = session.run(None, {"x": x})[0]
     np.testing.assert_allclose(run(product.built({"x": (3, 256)}), x), want, rtol=0, atol=1e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("k, block, bits, zero, even", [
+    (96, 16, 4, None, True), (96, 16, 4, "packed", False), (70, 32, 4, "float", False), (64, 16, 8, "packed", False),
+])  # fmt: skip
+def test_groups_of_a_row(rng, k, block, bits, zero, even):
+    """g_idx names the group of each element: as many in each as a block has, or not."""
+    groups = rng.permutation(k) // block if even else rng.integers(0, -(-k // block), k)
+    product = Product(rng, (3, k), k, 40, block, bits, zero, True, groups=groups)
+    x = rng.standard_normal((3, k)).astype("float32")
+    lib = product.built({"x": (3, k)})
+    want = product.wanted(x)
+    np.testing.assert_allclose(run(lib, x), want, rtol=0, atol=1e-5 * np.abs(want).max())
+    assert not LLVM or "matmul.nbits" in [node.impl for node in lib.model.nodes()]
+    if zero is None:  # ONNX Runtime does not look at zero points beside groups
+        ort = pytest.importorskip("onnxruntime")
+        session = ort.InferenceSession(product.model.SerializeToString(), providers=["CPUExecutionProvider"])
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], want, rtol=0, atol=1e-5 * np.abs(want).max())
+
+
+def test_bad_groups(rng):
+    product = Product(rng, (1, 32), 32, 8, 16, 4, None, True, groups=np.full(32, 2))
+    with pytest.raises(lathe.error.LatheError, match="g_idx has 2, there are 2 groups"):
+        product.built({"x": (1, 32)})
 
 
 def test_open_rows(rng):

@@ -304,6 +304,56 @@ def test_quantized_elementwise(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_quantized_where(dtype):
+    za, zb, zy = zeros(dtype)
+    a, b = bytes_of(3, 4, 5, dtype=dtype), bytes_of(4, 5, dtype=dtype, seed=1)
+    pick = rng(5).random((3, 4, 1)) < 0.5
+    check("QLinearWhere", [pick, a, S["a"], za, b, S["b"], zb, S["y"], zy], [2, 3, 5, 6, 7, 8], steps=1)
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("columns", [False, True])
+def test_quantized_lstm(directions, columns):
+    """In floats here, and said so: ONNX Runtime finds scales for the data of every step."""
+    w, r = bytes_of(directions, 5, 28, dtype="int8"), bytes_of(directions, 7, 28, dtype="int8", seed=1)
+    scales = (rng(2).random((2, directions, 28) if columns else (2, directions)) * 0.004 + 0.002).astype("float32")
+    zero = np.zeros_like(scales[0], "int8")
+    inputs = [normal(6, 2, 5), w, r, normal(directions, 56, seed=5), None, None, None, None]
+    inputs += [scales[0], zero, scales[1], zero]
+    weights, attrs = [1, 2, 3, 8, 9, 10, 11], {"hidden_size": 7}
+    attrs["direction"] = "bidirectional" if directions == 2 else "forward"
+    check("DynamicQuantizeLSTM", inputs, weights, outputs=3, tolerance=0.02, attrs=attrs)
+    mod, _ = relay.frontend.from_onnx(make("DynamicQuantizeLSTM", inputs, weights, outputs=3, attrs=attrs))
+    with lathe.transform.PassContext(opt_level=3) as context:
+        relay.build(mod)
+    assert any("(node 'it') stays in float" in note for note in context.notes), context.notes
+
+
+def test_quantized_embedding():
+    ids, parts = np.array([[3, 4, 5], [0, 1, 9]], "int32"), np.array([[0, 0, 1], [0, 1, 1]], "int32")
+    tables = [bytes_of(10, 8), bytes_of(6, 8, seed=1), bytes_of(2, 8, seed=2), bytes_of(8, seed=3), bytes_of(8, seed=4)]
+    scales = [np.array(v, "float32") for v in (0.01, 0.02, 0.03, 0.01, 0.02)]
+    zero = [np.array(v, "uint8") for v in (120, 110, 128, 3, 130)]
+    mask = np.array([[1, 1, 1], [1, 1, 0]], "int32")
+    op, constants = "QEmbedLayerNormalization", [2, 3, 4, 5, 6, *range(8, 18)]
+    check(op, [ids, parts, *tables, mask, *scales, *zero], constants, outputs=2, tolerance=1e-4)
+    tables[2] = scales[2] = zero[2] = None
+    check(op, [ids, None, *tables, None, *scales, *zero], constants, outputs=2, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("zero", [False, True])
+def test_quantized_table(bits, zero):
+    table, scale = bytes_of(9, 8 * bits), (rng(2).random((9, 4)) * 0.1).astype("float32")
+    ids = np.array([[1, 8, 3], [0, 0, 5]])
+    inputs = [table, ids, scale] + ([bytes_of(9, bits // 2, seed=3)] if zero else [])
+    check("GatherBlockQuantized", inputs, [0, 2, 3], block_size=16, bits=bits)
+    with pytest.raises(error.LatheError, match="both 1"):
+        model = make("GatherBlockQuantized", inputs, [0, 2, 3], attrs={"gather_axis": 1, "block_size": 16})
+        relay.frontend.from_onnx(model)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_quantized_pools_and_concat(dtype):
     za, zb, zy = zeros(dtype)
     x = bytes_of(1, 3, 8, 8, dtype=dtype)
