@@ -125,6 +125,7 @@ LLVMValueRef gen_ambient(Gen *, Ambient);
 /* Groups the kernel's memory into pieces that do not overlap. */
 void gen_alias_scopes(Gen *);
 LLVMValueRef gen_load_contiguous(Gen *, const Buffer *, LLVMValueRef base, int lanes); /* as it lies in memory */
+void gen_store_contiguous(Gen *, const Buffer *, LLVMValueRef base, LLVMValueRef v, int lanes);
 
 /* ---- llvm_bytes.c: vectors of bytes -------------------------------------------------------- */
 LLVMValueRef gen_part(Gen *, LLVMValueRef vector, int from, int n);  /* lanes from … from + n */
@@ -135,6 +136,7 @@ LLVMValueRef gen_look_up(Gen *, const Buffer *, const Expr *index);
 /* ---- llvm_turn.c ------------------------------------------------------------------------ */
 /* Makes the loads of a sequence that are the columns of a square, into the memo. */
 void gen_turned_loads(Gen *, Stmt *seq);
+int gen_columns_together(Gen *, Stmt *seq, int from); /* stores from there on that were written as one */
 
 /* ---- llvm_abreast.c ------------------------------------------------------------------------ */
 /* Generates the stores of the sequence from here on whose values are computed side by side: how many, or 0. */

@@ -722,6 +722,12 @@ static void store_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef p, LLVMV
   tag(g, buffer, masked(g, "llvm.masked.store", 2, types, 1, align, 3, (LLVMValueRef[]){v, p, mask}));
 }
 
+void gen_store_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef base, LLVMValueRef v, int lanes)
+{
+  LLVMValueRef p = spot_address(g, buffer, spot_of(g, buffer, base), 0);
+  store_contiguous(g, buffer, p, to_memory(g, v, dtype_lanes(buffer->dtype, lanes)), NULL);
+}
+
 static void store_lanes(Gen *g, const Buffer *buffer, const Expr *index, const Strided *l, LLVMValueRef v,
                         LLVMValueRef mask)
 {

@@ -430,7 +430,7 @@ void gen_stmt(Gen *g, Stmt *s)
     gen_memo_begin(g, &memo);
     gen_turned_loads(g, s);
     for (int i = 0, n; i < s->u.seq.n; i += n ? n : 1)
-      if ((n = gen_abreast(g, s, i)) == 0) gen_stmt(g, s->u.seq.v[i]);
+      if ((n = gen_abreast(g, s, i)) == 0 && (n = gen_columns_together(g, s, i)) == 0) gen_stmt(g, s->u.seq.v[i]);
     gen_memo_end(g, &memo);
     return;
   case S_FOR:

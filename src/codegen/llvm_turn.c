@@ -10,7 +10,8 @@
  * the sequence's memo, where the stores find them.
  *
  * So are columns taken apart: the loads that begin at b, b + 1, … b + s - 1 with a small stride s are
- * together one contiguous piece of memory, read once. */
+ * together one contiguous piece of memory, read once.  And columns put together: stores that follow one another
+ * to b, b + 1, … b + s - 1 with a small stride s write one contiguous piece. */
 #include "codegen/llvm_gen.h"
 
 enum { NEAR = 4 }; /* lanes so close are picked out of contiguous loads (llvm_memory.c) */
@@ -161,4 +162,75 @@ void gen_turned_loads(Gen *g, Stmt *seq)
     if (s->stride > NEAR) turn_square(g, square, lanes);
     else take_apart(g, square, lanes, count);
   }
+}
+
+/* ---- columns put together ------------------------------------------------------------------------------- */
+
+/* A store with a small stride that begins i elements behind the first one? */
+static bool is_column(Stmt *s, int i, const Strided *first, Strided *out)
+{
+  if (s->kind != S_STORE || s->u.store.mask || s->u.store.n != 1) return false;
+  const Expr *at = s->u.store.index[0];
+  const Buffer *b = s->u.store.buffer;
+  if (at->kind != E_RAMP || at->arg[1]->kind != E_INT || b->dtype.lanes != 1 || b->dtype.bits % 8) return false;
+  int lanes = at->dtype.lanes;
+  *out = (Strided){.stride = at->arg[1]->u.i};
+  if (out->stride < 2 || out->stride > NEAR || lanes < 4 || (lanes & (lanes - 1))) return false;
+  split_base(at->arg[0], out);
+  return !i || (out->base == first->base && out->offset == first->offset + i && out->stride == first->stride);
+}
+
+typedef struct Reads {
+  const Var *data;
+  bool found;
+} Reads;
+
+static void note_read(void *env, const Expr *e)
+{
+  Reads *r = env;
+  r->found |= e->kind == E_LOAD && e->u.buffer->data == r->data;
+}
+
+/* May the value be computed from what the buffer holds? */
+static bool reads(Gen *g, const Expr *e, const Buffer *b)
+{
+  Reads r = {.data = b->data};
+  for (int i = 0; i < g->k->narg; i++) r.found |= g->k->arg[i].var == b->data && g->k->arg[i].may_alias;
+  expr_visit(g->ctx, e, note_read, &r);
+  return r.found;
+}
+
+/* Of two or four columns; returns how many stores they are, 0 where they are something else. */
+int gen_columns_together(Gen *g, Stmt *seq, int from)
+{
+  Strided first, next;
+  Stmt *const *v = seq->u.seq.v + from;
+  if (g->mask || !is_column(v[0], 0, NULL, &first) || from + first.stride > seq->u.seq.n) return 0;
+  const Expr *at = v[0]->u.store.index[0];
+  const Buffer *buffer = v[0]->u.store.buffer;
+  int lanes = at->dtype.lanes;
+  int n = (int)first.stride;
+  if (n == 3) return 0;
+  for (int i = 0; i < n; i++)
+    if (!is_column(v[i], i, &first, &next) || v[i]->u.store.buffer != buffer ||
+        v[i]->u.store.index[0]->dtype.lanes != lanes || reads(g, v[i]->u.store.value, buffer))
+      return 0;
+  LLVMValueRef column[NEAR];
+  LLVMValueRef *lane = arena_array(g->arena, LLVMValueRef, lanes * n);
+  Memo memo;
+  gen_memo_begin(g, &memo);
+  for (int i = 0; i < n; i++) column[i] = gen_expr_lanes(g, v[i]->u.store.value, lanes);
+  for (int count = n, have = lanes; count > 1; count /= 2, have *= 2) /* one behind the other */
+    for (int i = 0; i < count / 2; i++) {
+      for (int j = 0; j < 2 * have; j++) lane[j] = gen_int(g, g->i32, j);
+      column[i] = LLVMBuildShuffleVector(g->b, column[2 * i], column[2 * i + 1],
+                                         LLVMConstVector(lane, (unsigned)(2 * have)), "");
+    }
+  for (int j = 0; j < lanes; j++)
+    for (int i = 0; i < n; i++) lane[j * n + i] = gen_int(g, g->i32, i * lanes + j);
+  LLVMValueRef all = LLVMBuildShuffleVector(g->b, column[0], LLVMGetPoison(LLVMTypeOf(column[0])),
+                                            LLVMConstVector(lane, (unsigned)(lanes * n)), "");
+  gen_store_contiguous(g, buffer, gen_index(g, at->arg[0]), all, lanes * n);
+  gen_memo_end(g, &memo);
+  return n;
 }

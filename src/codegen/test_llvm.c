@@ -607,6 +607,41 @@ TEST(test_shared_subterms)
   assert_int_equal(y, want);
 }
 
+/* C[j * n + i] = A[i * 8 + j], n stores of columns: one contiguous store; of columns that read what is written, or that
+ * do not follow one another, each its own. */
+static void check_columns(const char *name, int n, bool reads, bool in_order)
+{
+  const Buffer *b[] = {flat("A", DT_I8, 32), flat("C", DT_I8, 32)};
+  Stmt *store[4];
+  for (int i = 0; i < n; i++) {
+    int from = in_order ? i : n - 1 - i;
+    const Expr *v = at(b[0], ramp_at(num(8 * from), 1, 8));
+    if (reads) v = expr_add(m, v, at(b[1], ramp_at(num(0), 1, 8)));
+    store[i] = put(b[1], ramp_at(num(from), n, 8), v);
+  }
+  int8_t x[32], y[32], want[32];
+  for (int i = 0; i < 32; i++) x[i] = (int8_t)(7 * i), y[i] = want[i] = (int8_t)i;
+  for (int i = 0; i < n; i++) {
+    int from = in_order ? i : n - 1 - i;
+    int8_t old[8];
+    for (int j = 0; j < 8; j++) old[j] = reads ? want[j] : 0;
+    for (int j = 0; j < 8; j++) want[j * n + from] = (int8_t)(x[8 * from + j] + old[j]);
+  }
+  Kernel *k = kernel_of(name, host(), 2, b, 1, stmt_seq(m, n, store));
+  assert_int_equal(call_ptrs(jit_one(k), NULL, 2, (void *[]){x, y}), 0);
+  assert_memory_equal(y, want, 32);
+}
+
+TEST(test_columns_together)
+{
+  (void)c;
+  check_columns("two", 2, false, true);
+  check_columns("four", 4, false, true);
+  check_columns("three", 3, false, true);
+  check_columns("reading", 4, true, true);
+  check_columns("backwards", 4, false, false);
+}
+
 /* ---- artefacts --------------------------------------------------------------------------------------------------- */
 
 static Kernel *negate(const char *name, const Target *t)
@@ -771,6 +806,7 @@ int main(void)
       ROW(test_bools_and_narrow_integers_fill_bytes),
       ROW(test_while_let_if),
       ROW(test_short_circuit),
+      ROW(test_columns_together),
       ROW(test_return_status),
       ROW(test_parallel_workspace),
       ROW(test_parallel_status),

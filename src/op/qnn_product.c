@@ -389,17 +389,28 @@ const OpDef op_qnn_contrib_dense_pack = {
   .decompose = dense_pack_decompose,
 };
 
-static const BatchMatmulAttrs *batch_attrs(Module *m, const QnnBatchMatmulAttrs *q)
+static const BatchMatmulAttrs *batch_attrs(Module *m, const QnnBatchMatmulAttrs *q, bool transpose_b)
 {
   BatchMatmulAttrs *a = attrs_new(m, &BatchMatmul_attrs);
   a->out_dtype = q->out_dtype;
+  a->transpose_b = transpose_b;
   return a;
+}
+
+/* (b, k, m) of which y is the transpose; NULL: it is no such. */
+static const Node *turned_from(const Node *y)
+{
+  const TransposeAttrs *a = y->u.call.attrs;
+  if (y->kind != N_CALL || strcmp(y->u.call.op->name, "transpose") || a->axes.n != 3) return NULL;
+  for (int d = 0; d < 3; d++)
+    if ((a->axes.v[d] + 3) % 3 != (d ? 3 - d : 0)) return NULL;
+  return y->arg[0];
 }
 
 static const Type *batch_matmul_type(OpCall *c)
 {
   const QnnBatchMatmulAttrs *a = c->attrs;
-  const Type *out = core_type(c, &op_nn_batch_matmul, batch_attrs(c->m, a));
+  const Type *out = core_type(c, &op_nn_batch_matmul, batch_attrs(c->m, a, true));
   want_operands(c, 1, a->out_dtype);
   return out;
 }
@@ -409,12 +420,14 @@ static const Node *batch_matmul_decompose(Module *m, const Node *call)
   const Node *x = call->arg[0];
   const Node *zx = qnn_along(m, call->arg[2], 0, 1);
   const Node *zw = call->arg[3];
-  const Node *w = signed_weight(m, call->arg[1], &zw);
-  const Node *y =
-      node_call(m, &op_nn_batch_matmul, 2, (const Node *[]){x, w}, batch_attrs(m, call->u.call.attrs), call->name);
+  const Node *turned = turned_from(call->arg[1]); /* is read as it lies */
+  const Node *w = turned ? turned : call->arg[1];
+  if (!dtype_eq(x->type->dtype, DT_U8)) w = signed_weight(m, w, &zw);
+  const Node *y = node_call(m, &op_nn_batch_matmul, 2, (const Node *[]){x, w},
+                            batch_attrs(m, call->u.call.attrs, !turned), call->name);
   ExpandDimsAttrs *e = attrs_new(m, &ExpandDims_attrs); /* (b, m) -> (b, 1, m) */
   e->axis = 1;
-  const Node *column = qnn_sum(m, qnn_cast(m, w, DT_I32), 1, (const int64_t[]){2}, false);
+  const Node *column = qnn_sum(m, qnn_cast(m, w, DT_I32), 1, (const int64_t[]){turned ? 1 : 2}, false);
   return with_zero_points(m, y, zx, qnn_along(m, zw, 2, 3),
                           qnn_sum(m, qnn_cast(m, x, DT_I32), 1, (const int64_t[]){2}, true),
                           nn_call(m, "expand_dims", 1, &column, e), number_of_terms(m, x, 2));

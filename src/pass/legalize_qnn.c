@@ -7,7 +7,8 @@
  * Instructions that multiply bytes take signed data (AArch64) or unsigned data (x86) beside a signed weight.  uint8
  * with zero point z and int8 with zero point z - 128 are the same numbers, so a tensor of the wrong sign is made with
  * the other: by the operator that makes it, where that is one of qnn, or whatever moves elements behind such a one;
- * else by flipping the top bit of each element.
+ * else by flipping the top bit of each element.  Two tensors of data that are both unsigned stay so where there is an
+ * instruction for them.
  *
  * A convolution or product over a number of input channels that four does not divide (a network's first) gets zeros as
  * further channels, or zero points where the weight has one: a word of four is what an instruction takes.  Output
@@ -508,6 +509,21 @@ static const Node *depthwise_of_bytes(Turn *t, const Node *n)
                    qnn_conv_attrs(t->m, n->u.call.attrs), n->name);
 }
 
+/* Two tensors of data that are unsigned, where an instruction takes them so. */
+static bool unsigned_both(const Turn *t, const Node *const *arg)
+{
+  return dtype_eq(arg[0]->type->dtype, DT_U8) && dtype_eq(arg[1]->type->dtype, DT_U8) &&
+         target_dot(t->target, DOT_U8, DOT_U8, target_lanes(t->target, 32));
+}
+
+static void weight_signed(Turn *t, const Node **arg)
+{
+  if (!dtype_eq(arg[1]->type->dtype, DT_U8)) return;
+  Turn *to = t->want.code == DT_INT ? t : t->other;
+  arg[1] = twin_of(to, arg[1]);
+  arg[3] = moved_zero(to, arg[3]);
+}
+
 static const Node *turn(GraphRewriter *rw, const Node *old, const Node *now)
 {
   (void)old;
@@ -520,7 +536,8 @@ static const Node *turn(GraphRewriter *rw, const Node *old, const Node *now)
     const Node *plain = depthwise_of_bytes(t, now);
     if (plain != now || t->want.code == DT_VOID) return plain;
     const void *attrs = columns_as_channels(t, now, arg);
-    if (is_wrong(t, arg[0])) {
+    if (is_call(now, "qnn.batch_matmul") && !unsigned_both(t, arg)) weight_signed(t, arg);
+    if (is_wrong(t, arg[0]) && !(is_call(now, "qnn.batch_matmul") && unsigned_both(t, arg))) {
       arg[0] = twin_of(t, arg[0]);
       arg[2] = moved_zero(t, arg[2]);
     }
@@ -545,8 +562,9 @@ const Node *pass_legalize_qnn(PassContext *pc, Module *m, const Node *f, const c
   const Target *target = pass_target(pc);
   bool dots = target_dot_data(target, &data);
   if (is_primitive(f) || (!dots && target->device.kind != DEVICE_MICRO)) return f;
-  Turn other = {.target = target, .m = m, .arena = scratch(pc->ctx), .want = DT_U8};
+  Turn other = {.target = target, .m = m, .arena = scratch(pc->ctx)};
   Turn t = {.target = target, .other = &other, .m = m, .arena = scratch(pc->ctx)};
   t.want = !dots ? DTYPE(DT_VOID, 0) : data == DOT_S8 ? DT_I8 : DT_U8;
+  other.want = t.want.code == DT_UINT ? DT_I8 : DT_U8;
   return rewrite(m, f, turn, &t);
 }

@@ -71,13 +71,14 @@ void int8_dense_compute(OpCall *c, const Target *t, const void *plan, const Tens
   *out = nn_sum(&s, "dense_int8", "dense_int8", expr_call(m, DT_NONE, IN_DOT, 2 * WORD, part), DT_I32);
 }
 
-/* (b, n, k) by (b, m, k), any of which may be open: both operands are packed in the kernel, zeros behind the last. */
+/* (b, n, k) by (b, m, k) or (b, k, m), any of which may be open: both operands are packed in the kernel, zeros behind
+ * the last. */
 static bool batch_fits(const Target *t, const Node *call)
 {
   const BatchMatmulAttrs *a = call->u.call.attrs;
   const Type *x = call->arg[0]->type;
   const Type *y = call->arg[1]->type;
-  return int8_has_dot(t, call) && !a->transpose_a && a->transpose_b && x->shape[0] == y->shape[0];
+  return int8_has_dot(t, call) && !a->transpose_a && x->shape[0] == y->shape[0];
 }
 
 /* (n, k) or (b, n, k) by (m, k) that is known at run time only, or was left as it is. */
@@ -92,11 +93,14 @@ static const Expr *parts_of(Module *m, const Expr *n, int64_t size)
   return nn_simplify(m, expr_floordiv(m, expr_add(m, n, expr_i32(m, size - 1)), expr_i32(m, size)));
 }
 
-/* y (…, rows, k) as (…, rows / w, k / 4, w, 4), zeros behind the last row and the last element of it. */
-static const Tensor *pack_rows(Module *m, const Tensor *y, int64_t w, const char *name)
+/* y (…, rows, k), or (…, k, rows) where it is turned, as (…, rows / w, k / 4, w, 4), zeros behind the last row and the
+ * last element of it. */
+static const Tensor *pack_rows(Module *m, const Tensor *y, int64_t w, bool turned, const char *name)
 {
   int lead = y->buffer->ndim - 2;
-  const Expr *const *from = y->buffer->shape;
+  const Expr *from[MAX_RANK];
+  for (int d = 0; d < lead + 2; d++) from[d] = y->buffer->shape[d];
+  if (turned) from[lead] = y->buffer->shape[lead + 1], from[lead + 1] = y->buffer->shape[lead];
   const Expr *word = expr_i32(m, WORD);
   const Expr *width = expr_i32(m, w);
   const Expr *shape[MAX_RANK], *at[MAX_RANK];
@@ -109,7 +113,10 @@ static const Tensor *pack_rows(Module *m, const Tensor *y, int64_t w, const char
   for (int d = 0; d < lead; d++) at[d] = s.at[d];
   at[lead] = expr_add(m, expr_mul(m, s.at[lead], width), s.at[lead + 2]);
   at[lead + 1] = expr_add(m, expr_mul(m, s.at[lead + 1], word), s.at[lead + 3]);
-  const Expr *value = nn_read(m, y, at);
+  const Expr *place[MAX_RANK];
+  for (int d = 0; d < lead + 2; d++) place[d] = at[d];
+  if (turned) place[lead] = at[lead + 1], place[lead + 1] = at[lead];
+  const Expr *value = nn_read(m, y, place);
   for (int d = 0; d < 2; d++) {
     const Expr *size = from[lead + d];
     const Expr *is_there = expr_binary(m, E_LT, at[lead + d], size);
@@ -129,8 +136,10 @@ void int8_rows_compute(OpCall *c, const Target *t, const void *plan, const Tenso
   const Expr *w = expr_i32(m, width);
   const Expr *depth = in[0]->buffer->shape[last];
   bool words = known(depth) && known(depth) % WORD == 0;
-  const Tensor *rows = words ? in[0] : pack_rows(m, in[0], 1, "data_pack");
-  const Tensor *packed = pack_rows(m, in[1], width, "weight_pack"); /* (b,) m / w, k / 4, w, 4 */
+  bool turned = c->op->attrs == &BatchMatmul_attrs && !((const BatchMatmulAttrs *)c->attrs)->transpose_b;
+  const Tensor *rows = words ? in[0] : pack_rows(m, in[0], 1, false, "data_pack");
+  const Tensor *packed =
+      pack_rows(m, in[1], width, turned, turned ? "weight_turn" : "weight_pack"); /* (b,) m / w, k / 4, w, 4 */
   int lead = packed->buffer->ndim - 4;
   const Expr *shape[MAX_RANK], *from[MAX_RANK], *to[MAX_RANK];
   for (int d = 0; d < last; d++) shape[d] = c->out->shape[d];
@@ -169,10 +178,23 @@ static int64_t steps_of(int64_t k)
   return 1;
 }
 
+/* A panel of a turned weight where it is used first: vectors of columns, the four rows of a word together. */
+static void schedule_turn(ImplGroup *g, BlockRV pack, LoopRV panel)
+{
+  LoopRV *own;
+  sched_compute_at(g->s, pack, panel, false, -1);
+  int n = sched_get_loops(g->s, pack, g->arena, &own); /* …, words, columns, elements of a word */
+  sched_reorder(g->s, 2, (const LoopRV[]){own[n - 1], own[n - 2]});
+  sched_unroll(g->s, own[n - 1]);
+  sched_vectorize(g->s, own[n - 2]);
+}
+
 void int8_product_schedule(ImplGroup *g)
 {
   const Int8Plan *p = g->plan;
-  BlockRV pack;
+  BlockRV pack, turn;
+  bool turns = group_find_stage(g, "weight_turn", &turn);
+  if (turns) generic_keep(g, turn);
   if (group_find_stage(g, "weight_pack", &pack)) generic_keep(g, pack);
   if (group_find_stage(g, "data_pack", &pack)) generic_keep(g, pack);
   generic_inline(g);
@@ -198,7 +220,8 @@ void int8_product_schedule(ImplGroup *g)
   sched_vectorize(g->s, ci);
   sched_decompose_reduction(g->s, sum, order[outer]);
   int threads = cost_threads(g->target, impl_flops(g->anchor) / WORD, 0);
-  bool whole = rows && rows % p->rows == 0;
+  bool whole = rows && rows % p->rows == 0 && !turns;
+  if (turns) schedule_turn(g, turn, order[outer - 2]);
   LoopRV parts = sched_fuse(g->s, whole ? outer : outer - 1, order, true);
   if (threads > 1) sched_parallel(g->s, parts);
   generic_rest(g);
