@@ -384,7 +384,7 @@ static const Node *convert_gather_blocks(Conversion *c)
 
 typedef struct Nbits {
   const Node *weight, *scale, *zero;
-  int64_t bits, block;
+  int64_t bits, block, data_bits;
 } Nbits;
 
 /* b says no more than how many columns there are. */
@@ -393,7 +393,7 @@ static const Node *nbits_product(Conversion *c, const Node *a, const Node *b, vo
   const Nbits *n = env;
   (void)b;
   return kit_opn(c, "nn.contrib_dense_nbits", 4, (const Node *[]){a, n->weight, n->scale, n->zero},
-                 "bits:l,block_size:l", n->bits, n->block);
+                 "bits:l,block_size:l,data_bits:l", n->bits, n->block, n->data_bits);
 }
 
 /* Numbers of 4 bits back into bytes along the last axis, the first in the lower half; of 8 bits as they are. */
@@ -459,7 +459,8 @@ static const Node *in_order(Conversion *c, const Node *a, int64_t k, Nbits *op)
 }
 
 /* A, B (n, blocks, bytes of a block), scales, zero points, group of each element of a row, bias: A times the weight
- * that B stands for, which has a scale for each block of a row, or for each group. */
+ * that B stands for, which has a scale for each block of a row, or for each group.  Level 4 of accuracy, the least there
+ * is, lets data be rounded to 8 bits. */
 static const Node *convert_matmul_nbits(Conversion *c)
 {
   int64_t k = onnx_attr_int(c, "K", 0);
@@ -482,7 +483,11 @@ static const Node *convert_matmul_nbits(Conversion *c)
     zero = kit_reshape(c, zero, 2, (int64_t[]){n, blocks});
   }
   Nbits op = {kit_reshape(c, kit_in(c, 1), 2, (int64_t[]){n, blocks * block * bits / 8}),
-              kit_reshape(c, kit_in(c, 2), 2, (int64_t[]){n, blocks}), zero, bits, block};
+              kit_reshape(c, kit_in(c, 2), 2, (int64_t[]){n, blocks}),
+              zero,
+              bits,
+              block,
+              onnx_attr_int(c, "accuracy_level", 0) == 4 ? 8 : 32};
   int64_t *none = arena_array(c->im->arena, int64_t, n);
   const Node *columns = kit_reshape(c, kit_const_i64(c, (int)n, none), 2, (int64_t[]){1, n});
   const Node *a = kit_opt(c, 4) ? in_order(c, kit_in(c, 0), k, &op) : kit_in(c, 0);

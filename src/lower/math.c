@@ -447,10 +447,48 @@ static const Expr *expand_dot(Module *m, const Target *target, const Expr *call)
 
 /* ---- dot ----------------------------------------------------------------------------------------------- */
 
+static const Expr *word_of(Module *m, int g, const Expr *const *e);
+
+/* The second operand where it is a number, the same for all lanes. */
+static bool byte_number(const Expr *e, int64_t *out)
+{
+  if (e->kind == E_BROADCAST) e = e->arg[0];
+  if (e->kind != E_INT) return false;
+  *out = e->u.i & 255;
+  return true;
+}
+
+/* Bytes of a word that the same is done to, which leaves each in its place: a part of their bits, some of them turned
+ * over, another sign. */
+static const Expr *changed_word_of(Module *m, int g, const Expr *const *e)
+{
+  static const Intrin kinds[] = {IN_REINTERPRET, IN_BITAND, IN_BITXOR, IN_SHR};
+  const Expr *inner[4];
+  int64_t by = 0;
+  int64_t first = 0;
+  int kind = 0;
+  while (kind < 4 && (e[0]->kind != E_CALL || e[0]->u.intrin != kinds[kind])) kind++;
+  if (kind == 4 || e[0]->arg[0]->dtype.bits != 8) return NULL;
+  if (kind == 3 && e[0]->dtype.code != DT_UINT) return NULL;
+  for (int i = 0; i < g; i++) {
+    if (e[i]->kind != E_CALL || e[i]->u.intrin != kinds[kind] || (kind && !byte_number(e[i]->arg[1], &by))) return NULL;
+    if (i && by != first) return NULL;
+    first = by;
+    inner[i] = e[i]->arg[0];
+  }
+  const Expr *word = word_of(m, g, inner);
+  if (!word || !kind) return word;
+  int64_t bits = kind == 3 ? 255 >> (by & 7) : by;
+  const Expr *all = expr_int(m, word->dtype, bits * 0x01010101);
+  if (kind == 3) word = expr_call(m, DT_NONE, IN_SHR, 2, (const Expr *[]){word, expr_int(m, word->dtype, by & 7)});
+  return expr_call(m, DT_NONE, kind == 2 ? IN_BITXOR : IN_BITAND, 2, (const Expr *[]){word, all});
+}
+
 /* One side's elements as a word of memory: loads of neighbours, the first at a multiple of the group; NULL: they are
- * none.  The word is a load of uint32 from the same memory. */
+ * none.  The word is a load of uint32 from the same memory, or what is made of one. */
 static const Expr *word_of(Module *m, int g, const Expr *const *e)
 {
+  if (e[0]->kind == E_CALL) return changed_word_of(m, g, e);
   bool spread = e[0]->kind == E_BROADCAST;
   const Expr *load[4];
   for (int i = 0; i < g; i++) {

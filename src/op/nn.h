@@ -140,7 +140,9 @@ DECLARE_ATTRS(DensePack, DENSE_PACK_ATTRS)
   A(S, INT, bits, "4", "of an element of weight: 4 or 8")       \
   A(S, INT, block_size, NULL, "elements of a row that share a scale") \
   A(S, INT, units, "0", "output features; 0: as weight says")   \
-  A(S, STR, weight_layout, "\"NC\"", "NC16n: weight, scale and zero have blocks of 16 rows")
+  A(S, STR, weight_layout, "\"NC\"",                            \
+    "NC16n: weight, scale and zero have blocks of 16 rows; NC16n4c: of weight in words of four bytes of a row") \
+  A(S, INT, data_bits, "32", "8: data may be rounded to as many, with a scale for each block of a row")
 /* clang-format on */
 DECLARE_ATTRS(DenseNbits, DENSE_NBITS_ATTRS) /* nn_nbits.c */
 /* Element k of a row, uint8, out of the byte that has it. */

@@ -4,19 +4,26 @@
  *
  * The weight is bytes: of 8 bits one for each element of a row, of 4 bits one for two, the first in its lower half.
  * Rows are whole blocks long; what stands behind the last element of data meets nothing.  A zero point is one number
- * for all, or one for each block.  In blocks of rows (NC16n) row 16 j + i of each operand is (j, …, i). */
+ * for all, or one for each block.  In blocks of rows (NC16n) row 16 j + i of each operand is (j, …, i); byte 4 k + c of
+ * a weight in words (NC16n4c) is (j, k, i, c).
+ *
+ * Where data may be rounded to 8 bits, an implementation may multiply integers, each block of a row of data in units of
+ * its largest element / 127; what is written here is the product without that. */
 #include "op/nn_kit.h"
 
 DEFINE_ATTRS_TABLE(DenseNbits, DENSE_NBITS_ATTRS)
+
+enum { WORD = 4 }; /* bytes of a row that lie together in NC16n4c */
 
 /* Rows of a block; 1: the layout is plain. */
 static int64_t rows_of_block(OpCall *c)
 {
   const DenseNbitsAttrs *a = c->attrs;
   Layout l = nn_layout(c, "weight_layout", a->weight_layout);
-  bool blocks = l.n == 3 && l.letter[2] == 'n';
+  bool words = l.n == 4 && l.letter[2] == 'n' && l.letter[3] == 'c' && l.factor[3] == WORD;
+  bool blocks = words || (l.n == 3 && l.letter[2] == 'n');
   if (l.n < 2 || l.letter[0] != 'N' || l.letter[1] != 'C' || (l.n != 2 && !blocks))
-    opdef_raise(c, ERR_ARGUMENT, "weight_layout '%s' is neither NC nor of the form NC16n", a->weight_layout);
+    opdef_raise(c, ERR_ARGUMENT, "weight_layout '%s' is neither NC nor of the form NC16n or NC16n4c", a->weight_layout);
   return blocks ? l.factor[2] : 1;
 }
 
@@ -38,7 +45,10 @@ static const Type *dense_nbits_type(OpCall *c)
     opdef_raise(c, ERR_ARGUMENT, "block_size is %" PRId64 ", whole bytes are wanted", a->block_size);
   if (data->ndim < 1) opdef_raise(c, ERR_SHAPE, "data is a scalar");
   nn_want_float(c, 0, "data");
-  nn_want_rank(c, 1, "weight", rank);
+  int64_t word = str_ends(a->weight_layout, "n4c") ? WORD : 1;
+  if (a->data_bits != 8 && a->data_bits != 32)
+    opdef_raise(c, ERR_ARGUMENT, "data_bits is %" PRId64 ", 8 or 32 is wanted", a->data_bits);
+  nn_want_rank(c, 1, "weight", word > 1 ? 4 : rank);
   nn_want_rank(c, 2, "scale", rank);
   nn_want_float(c, 2, "scale");
   if (!dtype_eq(c->arg[1]->dtype, DT_U8))
@@ -46,7 +56,9 @@ static const Type *dense_nbits_type(OpCall *c)
   const Expr *k = data->shape[data->ndim - 1];
   if (k->kind != E_INT) opdef_raise(c, ERR_SHAPE, "the last extent of data %s must be known", nn_arg_shape(c, 0));
   int64_t blocks = (k->u.i + a->block_size - 1) / a->block_size;
-  want_extent(c, 1, 1, blocks * a->block_size * a->bits / 8, "bytes of a row");
+  int64_t bytes = blocks * a->block_size * a->bits / 8;
+  if (bytes % word) opdef_raise(c, ERR_SHAPE, "a row of %" PRId64 " bytes is not whole words", bytes);
+  want_extent(c, 1, 1, bytes / word, word > 1 ? "words of a row" : "bytes of a row");
   want_extent(c, 2, 1, blocks, "blocks");
   if (nn_tensor(c, 3, "zero")->ndim) {
     nn_want_rank(c, 3, "zero", rank);
@@ -74,6 +86,12 @@ static const Expr *at_row(Module *m, const Tensor *t, const Expr *j, const Expr 
   const Expr *block = expr_i32(m, rows);
   if (t->buffer->ndim == 0) return te_read(m, t, 0, NULL);
   if (rows == 1) return nn_read(m, t, (const Expr *[]){j, i});
+  if (t->buffer->ndim == 4) {
+    const Expr *word = expr_i32(m, WORD);
+    return nn_read(m, t,
+                   (const Expr *[]){expr_floordiv(m, j, block), expr_floordiv(m, i, word), expr_floormod(m, j, block),
+                                    expr_floormod(m, i, word)});
+  }
   return nn_read(m, t, (const Expr *[]){expr_floordiv(m, j, block), i, expr_floormod(m, j, block)});
 }
 

@@ -105,6 +105,54 @@ def test_onnx_runtime_agrees(rng):
     np.testing.assert_allclose(run(product.built({"x": (3, 256)}), x), want, rtol=0, atol=1e-5 * np.abs(want).max())
 
 
+def rounded(x, block):
+    """Each block of a row to 8 bits, in units of its largest element / 127."""
+    k = x.shape[-1]
+    padded = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -k % block)]).reshape(*x.shape[:-1], -1, block)
+    most = np.abs(padded).max(-1, keepdims=True)
+    by = np.where(most > 0, np.float32(127) / np.where(most > 0, most, 1), 0).astype("float32")
+    return (np.rint(padded * by) * (most.astype("float64") / 127)).reshape(*x.shape[:-1], -1)[..., :k]
+
+
+@pytest.mark.parametrize("shape, k, n, block, bits, zero, bias", [
+    ((1, 128), 128, 96, 32, 4, None, False),
+    ((5, 100), 100, 37, 16, 4, "packed", True),
+    ((7, 96), 96, 40, 32, 4, "float", False),
+    ((2, 3, 64), 64, 33, 64, 8, "packed", False),
+    ((1, 70), 70, 16, 32, 8, None, True),
+])  # fmt: skip
+def test_data_of_8_bits(rng, shape, k, n, block, bits, zero, bias):
+    """accuracy_level=4: data is rounded where bytes are multiplied by an instruction, and nowhere else."""
+    ort = pytest.importorskip("onnxruntime")
+    product = Product(rng, shape, k, n, block, bits, zero, bias, accuracy=4)
+    x = rng.standard_normal(shape).astype("float32")
+    x[..., :block] = 0  # a block of zeros has no scale
+    lib = product.built({"x": shape})
+    dots = LLVM and any(f in lathe.target.Target(TARGET).features for f in ("dotprod", "avx2"))
+    want = product.wanted(rounded(x, block) if dots else x)
+    have = run(lib, x)
+    np.testing.assert_allclose(have, want, rtol=0, atol=1e-5 * np.abs(want).max())
+    assert not LLVM or "matmul.nbits" in [node.impl for node in lib.model.nodes()]
+    session = ort.InferenceSession(product.model.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(have, session.run(None, {"x": x})[0], rtol=0, atol=0.02 * np.abs(want).max())
+
+
+@pytest.mark.skipif(not LLVM, reason="assembly is LLVM's")
+@pytest.mark.parametrize("target, instruction, apart", [
+    ("aarch64-linux-gnu -mcpu=neoverse-n1", "sdot\t", "ushr\tv"),
+    ("x86_64-linux-gnu -mcpu=cascadelake", "vpdpbusd", "vpsrld"),
+    ("x86_64-linux-gnu -mcpu=alderlake", "vpdpbusd", "vpsrld"),
+    ("x86_64-linux-gnu -mcpu=haswell", "vpmaddwd", "vpsrl"),
+])  # fmt: skip
+def test_instructions(rng, target, instruction, apart):
+    """Halves of bytes are told apart a vector at a time and multiplied by the target's instruction."""
+    product = Product(rng, (1, 128), 128, 64, 32, 4, None, accuracy=4)
+    mod, params = relay.frontend.from_onnx(product.model)
+    with lathe.transform.PassContext(opt_level=3):
+        text = relay.build(mod, target=f"llvm -mtriple={target}", params=params).get_source("asm")
+    assert text.count(instruction) >= 8 and apart in text
+
+
 @pytest.mark.parametrize("k, block, bits, zero, even", [
     (96, 16, 4, None, True), (96, 16, 4, "packed", False), (70, 32, 4, "float", False), (64, 16, 8, "packed", False),
 ])  # fmt: skip
@@ -153,6 +201,7 @@ def test_the_file_has_the_weight_as_it_is(rng, tmp_path):
     ("blocks", {"bits": 4, "block_size": 32}),
     ("units is 40", {"bits": 4, "block_size": 16, "units": 40}),
     ("weight_layout 'NCn'", {"bits": 4, "block_size": 16, "weight_layout": "NCn"}),
+    ("data_bits is 7", {"bits": 4, "block_size": 16, "data_bits": 7}),
 ])
 def test_refused(text, attrs):
     arg = [relay.var("x", shape=(2, 64)), relay.var("w", shape=(8, 32), dtype="uint8"), relay.var("s", shape=(8, 4)),
