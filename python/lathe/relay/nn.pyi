@@ -152,6 +152,7 @@ def contrib_dense_nbits(
     bits: int = 4,
     units: int = 0,
     weight_layout: str = 'NC',
+    data_bits: int = 32,
 ) -> RelayExpr:
     """data times the transpose of a weight of 4 or 8 bits, as it is stored, with scales for blocks of a row"""
 
