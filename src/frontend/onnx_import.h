@@ -31,6 +31,7 @@ extern const OnnxTable onnx_ops_math, onnx_ops_reduce, onnx_ops_shape, onnx_ops_
 typedef struct OnnxImport {
   const PModel *model;
   Map bottoms;    /* states of loops that begin as empty sequences */
+  Map blocked;    /* weights made floats by scales for blocks of their rows -> OnnxBlocked */
   int depth;      /* of functions and bodies being converted */
   int nfunctions; /* made so far, for their names */
   int nsplits;    /* Ifs that the rest of their graph was put into */
@@ -89,6 +90,9 @@ const float *onnx_attr_floats(Conversion *, const char *name, int *n);
 DType onnx_attr_dtype(Conversion *, const char *name, DType def);
 const Node *onnx_attr_strings(Conversion *, const char *name); /* a vector of strings; NULL if absent */
 const Node *onnx_quantized_projection(Conversion *);           /* onnx_ops_quant.c: of QAttention */
+/* a times b where b is a constant that DequantizeLinear gave by blocks of its rows: the weight stays as it is stored;
+ * NULL: it is no such. */
+const Node *onnx_blocked_product(Conversion *, const Node *a, const Node *b);
 /* x in floats, by the scale and the zero point at these inputs. */
 const Node *onnx_dequantized(Conversion *, const Node *x, int scale, int zero);
 /* An activation by ONNX's name, as recurrent cells and fused operators say it. */

@@ -377,7 +377,11 @@ static const Node *convert_max_unpool(Conversion *c)
 
 /* ---- products ---------------------------------------------------------------------------------------- */
 
-static const Node *convert_matmul(Conversion *c) { return kit_matmul(c, kit_in(c, 0), kit_in(c, 1)); }
+static const Node *convert_matmul(Conversion *c)
+{
+  const Node *y = onnx_blocked_product(c, kit_in(c, 0), kit_in(c, 1));
+  return y ? y : kit_matmul(c, kit_in(c, 0), kit_in(c, 1));
+}
 
 static const Node *convert_gemm(Conversion *c)
 {

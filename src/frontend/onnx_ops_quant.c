@@ -144,6 +144,24 @@ static const Node *convert_quantize(Conversion *c)
                         onnx_attr_int(c, "saturate", 1));
 }
 
+/* A weight (k, n) with a scale, and a zero point or none, for each block of k. */
+typedef struct OnnxBlocked {
+  const Node *x, *scale, *zero;
+  int64_t block;
+} OnnxBlocked;
+
+static void note_blocked(Conversion *c, const Node *y, OnnxBlocked b, int64_t axis)
+{
+  DType t = kit_dtype_of(c, b.x);
+  bool bytes = dtype_is_int(t) && (t.bits == 8 || (t.bits == 4 && b.block % 2 == 0));
+  if (b.x->kind != N_CONST || !bytes || kit_rank_of(c, b.x) != 2 || kit_axis_of(c, axis, 2) != 0 ||
+      !dtype_eq(kit_dtype_of(c, b.scale), DT_F32) || !dtype_eq(kit_dtype_of(c, y), DT_F32))
+    return;
+  OnnxBlocked *kept = arena_new_of(c->im->arena, OnnxBlocked);
+  *kept = b;
+  map_put(c->im->arena, &onnx_of(c->im)->blocked, y, kept);
+}
+
 static const Node *convert_dequantize(Conversion *c)
 {
   const Node *x = kit_in(c, 0);
@@ -156,7 +174,9 @@ static const Node *convert_dequantize(Conversion *c)
   const Node *y =
       block ? dequantize_spelt(c, x, spread(c, scale, x, axis, block), zero ? spread(c, zero, x, axis, block) : NULL)
             : dequantize(c, x, scale, zero, axis);
-  return type ? kit_cast_to(c, y, onnx_dtype(c->ctx, type, c->name)) : y;
+  if (type) y = kit_cast_to(c, y, onnx_dtype(c->ctx, type, c->name));
+  if (block) note_blocked(c, y, (OnnxBlocked){x, scale, zero, block}, axis);
+  return y;
 }
 
 /* The range always holds zero; uint8. */
@@ -458,6 +478,37 @@ static const Node *in_order(Conversion *c, const Node *a, int64_t k, Nbits *op)
   return a;
 }
 
+/* a times a weight of n columns. */
+static const Node *times_nbits(Conversion *c, const Node *a, int64_t n, Nbits *op)
+{
+  int64_t *none = arena_array(c->im->arena, int64_t, n);
+  const Node *columns = kit_reshape(c, kit_const_i64(c, (int)n, none), 2, (int64_t[]){1, n});
+  return kit_matmul_by(c, a, columns, nbits_product, op);
+}
+
+/* (blocks of k or k, n) as (n, the same), numbers with a sign moved so that they have none. */
+static const Node *stored_rows(Conversion *c, const Node *x, DType t)
+{
+  x = kit_swap_last(c, kit_cast_to(c, x, DT_I32));
+  return t.code == DT_INT ? kit_add(c, x, kit_scalar(c, DT_I32, (double)(1 << (t.bits - 1)))) : x;
+}
+
+const Node *onnx_blocked_product(Conversion *c, const Node *a, const Node *b)
+{
+  const OnnxBlocked *q = map_get(&onnx_of(c->im)->blocked, b);
+  if (!q) return NULL;
+  DType t = kit_dtype_of(c, q->x);
+  int64_t k = kit_static_dim(c, q->x, 0);
+  int64_t n = kit_static_dim(c, q->x, 1);
+  int64_t whole = (k + q->block - 1) / q->block * q->block;
+  const Node *rows = stored_rows(c, q->x, t);
+  if (whole > k) rows = kit_pad(c, rows, 2, (int64_t[]){0, 0}, (int64_t[]){0, whole - k}, 0);
+  const Node *zero = q->zero ? kit_cast_to(c, stored_rows(c, q->zero, t), DT_U8)
+                             : kit_scalar(c, DT_U8, t.code == DT_INT ? (double)(1 << (t.bits - 1)) : 0);
+  Nbits op = {packed(c, rows, t.bits), kit_swap_last(c, q->scale), zero, t.bits, q->block, 32};
+  return times_nbits(c, a, n, &op);
+}
+
 /* A, B (n, blocks, bytes of a block), scales, zero points, group of each element of a row, bias: A times the weight
  * that B stands for, which has a scale for each block of a row, or for each group.  Level 4 of accuracy, the least there
  * is, lets data be rounded to 8 bits. */
@@ -488,10 +539,8 @@ static const Node *convert_matmul_nbits(Conversion *c)
               bits,
               block,
               onnx_attr_int(c, "accuracy_level", 0) == 4 ? 8 : 32};
-  int64_t *none = arena_array(c->im->arena, int64_t, n);
-  const Node *columns = kit_reshape(c, kit_const_i64(c, (int)n, none), 2, (int64_t[]){1, n});
   const Node *a = kit_opt(c, 4) ? in_order(c, kit_in(c, 0), k, &op) : kit_in(c, 0);
-  const Node *y = kit_matmul_by(c, a, columns, nbits_product, &op);
+  const Node *y = times_nbits(c, a, n, &op);
   return kit_opt(c, 5) ? kit_add(c, y, kit_opt(c, 5)) : y;
 }
 

@@ -188,6 +188,41 @@ def test_open_rows(rng):
     assert not LLVM or "matmul.nbits" in [node.impl for node in lib.model.nodes()]
 
 
+def blocked_model(rng, dtype, k, n, zero):
+    """DequantizeLinear by blocks of 32 before a MatMul, as ONNX Runtime's quantizer writes it too."""
+    bits, code, blocks = int(dtype[-1]), getattr(TensorProto, dtype), -(-k // 32)
+    low = -(1 << (bits - 1)) if dtype.startswith("I") else 0
+    inits = [helper.make_tensor(name, code, s, rng.integers(low, low + (1 << bits), s).ravel().tolist())
+             for name, s in (("w", (k, n)), ("z", (blocks, n)))[: 1 + zero]]
+    inits.append(numpy_helper.from_array(rng.uniform(0.01, 0.03, (blocks, n)).astype("float32"), "s"))
+    nodes = [helper.make_node("DequantizeLinear", ["w", "s", "z"][: 2 + zero], ["d"], axis=0, block_size=32),
+             helper.make_node("MatMul", ["x", "d"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (3, k))],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, (3, n))], inits)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.mark.parametrize("dtype, k, n, zero", [
+    ("INT4", 64, 40, False), ("UINT4", 80, 33, True), ("INT4", 64, 48, True), ("INT8", 48, 16, False),
+    ("UINT8", 64, 24, True), ("INT4", 1024, 1024, True),
+])  # fmt: skip
+def test_blocks_before_a_product(rng, tmp_path, dtype, k, n, zero):
+    ort = pytest.importorskip("onnxruntime")
+    model = blocked_model(rng, dtype, k, n, zero)
+    mod, params = relay.frontend.from_onnx(model)
+    with lathe.transform.PassContext(opt_level=3):
+        lib = relay.build(mod, target=TARGET, params=params)
+    x = rng.standard_normal((3, k)).astype("float32")
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    want = session.run(None, {"x": x})[0]
+    np.testing.assert_allclose(run(lib, x), want, rtol=0, atol=1e-5 * np.abs(want).max())
+    assert not LLVM or [node.impl for node in lib.model.nodes()] == ["matmul.nbits"]
+    lib.export_library(str(tmp_path / "model.so"))
+    assert (tmp_path / "model.so").stat().st_size < len(model.SerializeToString()) + 100_000
+
+
 def test_the_file_has_the_weight_as_it_is(rng, tmp_path):
     product = Product(rng, (1, 1024), 1024, 1024, 32, 4, None)
     product.built({"x": (1, 1024)}).export_library(str(tmp_path / "model.so"))
