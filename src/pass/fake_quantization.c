@@ -454,6 +454,15 @@ static const Node *function_of(Work *w, const Node *n, const Wanted *to)
   return node_call(w->m, op, 5, arg, op->attrs ? attrs_from(w->m, op->attrs, n) : NULL, n->name);
 }
 
+/* Each side brought to the wanted units, then chosen from. */
+static const Node *chosen(Work *w, const Node *n, const Wanted *to)
+{
+  Affine a, b;
+  if (!affine_of(n->arg[1], &a) || !affine_of(n->arg[2], &b) || !is_per_tensor(&a) || !is_per_tensor(&b)) return NULL;
+  const Node *arg[] = {n->arg[0], requantized(w, &a, to), requantized(w, &b, to)};
+  return node_call(w->m, n->u.call.op, 3, arg, n->u.call.attrs, n->name);
+}
+
 static const Node *concatenated(Work *w, const Node *n, const Wanted *to)
 {
   const Node *parts = n->arg[0];
@@ -493,6 +502,7 @@ static const Node *quantized(Work *w, const Node *n, const Wanted *to)
   if (is_call_of(n, POOLS)) return pool_of(w, n, to);
   if (is_call_of(n, FUNCTIONS)) return function_of(w, n, to);
   if (is_call(n, "concatenate")) return concatenated(w, n, to);
+  if (is_call(n, "where")) return chosen(w, n, to);
   if (is_call(n, "clip")) return limited(w, n, to);
   if (is_call_of(n, MOVES) || is_call_of(n, "nn.relu,nn.pad")) {
     const Node *x = quantized(w, n->arg[0], to);
@@ -558,7 +568,7 @@ static const char *reason(Work *w, const Node *n, const Map *met)
     Affine a, b;
     if (!affine_of(n->arg[0], &a) || !affine_of(n->arg[1], &b)) return "one of its operands is not quantized";
   }
-  if (!is_call_of(n, SUMS "," POOLS "," FUNCTIONS ",concatenate,clip")) return "it has no integer form";
+  if (!is_call_of(n, SUMS "," POOLS "," FUNCTIONS ",concatenate,clip,where")) return "it has no integer form";
   return map_get(met, n) ? "its operands and its result have different dtypes or scales along an axis"
                          : "its result is not quantized";
 }

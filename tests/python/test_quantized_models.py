@@ -198,6 +198,16 @@ def test_concat():
     assert "qnn.concatenate" in integer_calls(model, {"a": image(1, 1, 3, 7, 8), "b": image(2, 1, 2, 7, 8)})
 
 
+def test_where():
+    net = Net()
+    a, b = net.q("a", 0.03, np.uint8(128)), net.q("b", 0.02, np.uint8(100))
+    pick = net.const(np.random.default_rng(5).random((4, 1)) < 0.5)
+    y = net.q(net.node("Where", pick, a, b), 0.04, np.uint8(128))
+    inputs = {"a": image(1, 3, 4, 5), "b": image(2, 4, 5)}
+    calls = integer_calls(check(net, inputs, [y], 0.04), inputs)
+    assert "where" in calls and calls.count("qnn.requantize") == 2 and calls.count("qnn.dequantize") == 1
+
+
 def test_pool_and_clip():
     net = Net()
     x = net.q("x", 0.03, np.uint8(128))
@@ -224,6 +234,10 @@ def test_named():
     net = Net()
     y = net.q(net.node("Add", net.q("x", 0.03, np.uint8(128)), net.const(image(2, 5))), 0.05, np.uint8(128))
     check(net, {"x": image(1, 4, 5)}, [y], 0.05, [("add", "one of its operands is not quantized")])
+    net = Net()
+    y = net.node("Where", net.const(np.array([True, False, True, True, False])), net.q("x", 0.03, np.uint8(128)),
+                 net.q("x", 0.02, np.uint8(7)))
+    check(net, {"x": image(1, 4, 5)}, [y], 1e-6, [("where (node 'n", "its result is not quantized")])
 
 
 def test_hard_fail():
