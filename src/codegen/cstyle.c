@@ -162,6 +162,7 @@ void cs_kernel_begin(Cgen *g, const Kernel *k)
   g->names = (Namer){.arena = g->arena};
   g->memory = g->access = g->used = g->data = g->mask_bits = (Map){0};
   g->bound.n = 0;
+  g->bases.n = 0;
   g->parts = 0;
   g->indent = 1;
   g->in_part = false;
@@ -746,6 +747,8 @@ Frag cs_lane(Cgen *g, const Expr *e, int lane)
   } else {
     lane = -1;
   }
+  const char *lane_of = e->kind == E_LOAD && lane < 0 ? lookup_bound(g, e, -1) : NULL;
+  if (lane_of) return cs_frag(lane_of, P_POST);
   if (!cs_is_shared(g, e)) return scalar(g, e, lane);
   const char *name = lookup_bound(g, e, lane);
   return name ? cs_frag(name, P_POST) : give_name(g, e, lane, dtype_elem(e->dtype), scalar(g, e, lane));

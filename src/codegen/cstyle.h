@@ -86,6 +86,14 @@ typedef struct Bound {
   const char *name;
 } Bound;
 
+/* A pointer into memory that the statements being printed share: data + rest. */
+typedef struct Base {
+  const Var *data;
+  DType elem; /* what it points to, as stored */
+  const Expr *rest;
+  const char *name;
+} Base;
+
 struct Cgen {
   Ctx *ctx;
   Arena *arena; /* the Code's */
@@ -105,6 +113,7 @@ struct Cgen {
   Map terms;     /* Expr* -> Term*: how often the statement uses it */
   Map mask_bits; /* Var* of a vector of bool -> its width */
   Vec(Bound) bound;
+  Vec(Base) bases;
   Text *out;
   int indent;
   int parts;    /* parallel bodies so far */
@@ -173,6 +182,9 @@ void cs_note_alloc(Cgen *, Stmt *);
 /* index NULL: through the bare pointer. */
 void cs_note_access(Cgen *, const Buffer *, const Expr *index, Stmt *use, bool load, bool whole);
 void cs_declare_memory(Cgen *, const Var *data, Memory);
+/* An index as rest + constant; the first of a ramp's. */
+const Expr *cs_split_index(const Expr *index, int64_t *constant);
+const Base *cs_base(Cgen *, const Buffer *, const Expr *rest); /* NULL: there is none */
 
 /* ---- cstyle_vector.c: whole vectors -------------------------------------------------- */
 
@@ -201,6 +213,10 @@ void cs_scan_uses(Cgen *, Stmt *);
 /* Does something below s live in that place?  Does it call the runtime? */
 bool cs_uses_place(Stmt *s, Place);
 bool cs_uses_runtime(Cgen *, Stmt *s);
+
+/* ---- cstyle_seq.c: statements in a row ---------------------------------------------------- */
+
+void cs_sequence(Cgen *, Stmt *);
 
 /* ---- cstyle_part.c: parallel loops as functions of their own ------------------------------ */
 

@@ -38,13 +38,46 @@ static const char *element(Cgen *g, const Memory *mem, DType t, const char *inde
   return cs_fmt(g, "%s[%s]", cs_wrap(g, pointer_to(g, mem, t), P_POST), index);
 }
 
+const Expr *cs_split_index(const Expr *index, int64_t *constant)
+{
+  *constant = 0;
+  if (index->kind == E_RAMP) index = index->arg[0];
+  while ((index->kind == E_ADD || index->kind == E_SUB) && index->arg[1]->kind == E_INT) {
+    *constant += index->kind == E_ADD ? index->arg[1]->u.i : -index->arg[1]->u.i;
+    index = index->arg[0];
+  }
+  return index;
+}
+
+const Base *cs_base(Cgen *g, const Buffer *b, const Expr *rest)
+{
+  for (int i = g->bases.n - 1; i >= 0; i--) {
+    const Base *base = &g->bases.v[i];
+    if (base->data == b->data && base->rest == rest && dtype_eq(base->elem, cs_storage(g, b->dtype))) return base;
+  }
+  return NULL;
+}
+
 const char *cs_address(Cgen *g, const Buffer *b, const Expr *index)
 {
   const Memory *mem = cs_memory(g, b);
   if (mem->is_variable) return cs_fmt(g, "&%s", mem->name);
+  int64_t c;
+  const Base *base = cs_base(g, b, cs_split_index(index, &c));
+  if (base && c == 0) return base->name;
+  if (base) return cs_fmt(g, "%s %c %" PRId64, base->name, c < 0 ? '-' : '+', c < 0 ? -c : c);
   if (index->kind == E_RAMP) index = index->arg[0];
   const char *p = cs_wrap(g, pointer_to(g, mem, b->dtype), P_ADD);
   return expr_is_int(index, 0) ? p : cs_fmt(g, "%s + %s", p, cs_wrap(g, cs_lane(g, index, 0), P_ADD));
+}
+
+/* One element, at a scalar index. */
+static const char *element_at(Cgen *g, const Buffer *b, const Expr *index)
+{
+  int64_t c;
+  const Base *base = cs_base(g, b, cs_split_index(index, &c));
+  if (base) return cs_fmt(g, "%s[%" PRId64 "]", base->name, c);
+  return element(g, cs_memory(g, b), b->dtype, cs_text(g, index));
 }
 
 static bool is_contiguous(const Expr *index) { return index->kind == E_RAMP && expr_is_int(index->arg[1], 1); }
@@ -81,7 +114,7 @@ Frag cs_load(Cgen *g, const Expr *e, int lane)
   const Expr *index = e->arg[0];
   DType t = dtype_elem(e->dtype);
   if (mem->is_variable) return load_variable(g, e, mem, lane);
-  if (e->dtype.lanes == 1) return from_storage(g, t, element(g, mem, t, cs_lane(g, index, -1).s));
+  if (e->dtype.lanes == 1) return from_storage(g, t, element_at(g, e->u.buffer, index));
   if (lane >= 0) return from_storage(g, t, element(g, mem, t, cs_lane(g, index, lane).s));
   if (is_contiguous(index)) return cs_frag(vector_at(g, e->u.buffer, index, "const "), P_UNARY);
   return cs_frag(cs_lanes(g, e), P_POST);
@@ -153,7 +186,7 @@ void cs_store(Cgen *g, Stmt *s)
   const Memory *mem = cs_memory(g, b);
   if (index->dtype.lanes == 1 && value->dtype.lanes == 1) {
     const char *v = to_storage(g, b->dtype, cs_expr(g, value));
-    const char *to = mem->is_variable ? mem->name : element(g, mem, b->dtype, cs_text(g, index));
+    const char *to = mem->is_variable ? mem->name : element_at(g, b, index);
     if (s->u.store.mask) cs_line(g, "if (%s) %s = %s;", cs_text(g, s->u.store.mask), to, v);
     else cs_line(g, "%s = %s;", to, v);
     return;

@@ -190,9 +190,7 @@ static void let_stmt(Cgen *g, Stmt *s)
 static void print_stmt(Cgen *g, Stmt *s)
 {
   switch (s->kind) {
-  case S_SEQ:
-    for (int i = 0; i < s->u.seq.n; i++) cs_stmt(g, s->u.seq.v[i]);
-    return;
+  case S_SEQ: cs_sequence(g, s); return;
   case S_FOR:
     if (s->u.loop.kind == FOR_PARALLEL && g->dialect->parallel && !g->in_part) cs_parallel(g, s);
     else if (s->u.loop.kind == FOR_THREAD) thread_loop(g, s);
@@ -239,6 +237,7 @@ static void share_held(Cgen *g, Stmt *s)
 void cs_stmt(Cgen *g, Stmt *s)
 {
   int bound = g->bound.n;
+  int bases = g->bases.n;
   bool leaf = s->kind == S_STORE || s->kind == S_EVAL;
   if (leaf) {
     Scope scope = scope_begin(g->ctx);
@@ -251,4 +250,5 @@ void cs_stmt(Cgen *g, Stmt *s)
     print_stmt(g, s);
   }
   g->bound.n = bound;
+  g->bases.n = bases;
 }
