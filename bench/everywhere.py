@@ -27,6 +27,7 @@ import peers  # noqa: E402
 LATHE = pathlib.Path(os.environ.get("LATHE_LIBRARY_PATH", ROOT / "build")) / "lathe"
 NETWORKS = ["resnet18", "mobilenet_v2", "mobilenet_v3_small", "squeezenet1_1", "efficientnet_b0", "minilm_l6"]
 C_RATIO, WASM_RATIO, TOLERANCE = 0.75, 0.4, 1e-3
+WARM_UP = 3          # node compiles again what runs often
 NARROW = "x86-64-v2" if platform.machine() == "x86_64" else "native"
 
 # Reads a line for each run and answers with its microseconds of processor time; with a name, writes the outputs there.
@@ -121,6 +122,9 @@ def measure(source, wasm, folder, rounds):
         runners[target] = Node(compiled(source, target, folder / f"{stem}-web{i}", "-f", "web"), feeds, exchange)
     wanted = runners["llvm"].outputs()
     errors = {name: peers.relative_error(r.outputs(wanted), wanted) for name, r in runners.items()}
+    for r in runners.values():
+        for _ in range(WARM_UP):
+            r.seconds()
     least = {name: math.inf for name in runners}
     for i in range(rounds):
         for name in list(runners) if i % 2 == 0 else list(runners)[::-1]:

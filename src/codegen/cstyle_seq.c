@@ -7,7 +7,7 @@
  * An index that is an int cannot move into an address where it might wrap, so compilers would add every one of them;
  * constants behind a pointer cost nothing.
  *
- * Machines that multiply by one lane of a vector (AArch64) read the factors of a run of sums as vectors:
+ * Machines that multiply by one lane of a vector (Arm's), and WebAssembly, which checks the bounds of each load, read the factors of a run of sums as vectors:
  *
  *   s0 = s0 + v * splat(x[0])        const f32x4 x_lanes = *(f32x4 *)x;
  *   s1 = s1 + v * splat(x[1])   →    s0 = s0 + v * splat(x_lanes[0])
@@ -170,6 +170,9 @@ static void start_vectors(Run *run, int open[OPEN_VECTORS])
 
 static bool is_leaf(const Stmt *s) { return s->kind == S_STORE || s->kind == S_EVAL; }
 
+/* RISC-V multiplies vectors by scalars. */
+static bool multiplies_by_lane(const Target *t) { return !t->broadcast_load && t->arch != ARCH_RISCV64; }
+
 static void print_run(Cgen *g, Stmt **v, int n)
 {
   Scope scope = scope_begin(g->ctx);
@@ -180,7 +183,7 @@ static void print_run(Cgen *g, Stmt **v, int n)
   for (run.now = 0; run.now < n; run.now++) note_stmt(&run, v[run.now]);
   print_bases(&run);
   for (run.now = 0; run.now < n; run.now++) {
-    if (g->target->arch == ARCH_AARCH64) start_vectors(&run, open);
+    if (multiplies_by_lane(g->target)) start_vectors(&run, open);
     cs_stmt(g, v[run.now]);
   }
   g->bases.n = bases;

@@ -194,7 +194,7 @@ int tile_list(const Target *, int bits, int64_t vectors, int64_t blocks, int64_t
 Tile tile_best(const Target *, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox);
 /* the same, elements so wide */
 Tile tile_for(const Target *, int bits, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox);
-int64_t tile_steps(int64_t sums, int64_t extent); /* steps of the sum to write out; divides extent */
+int64_t tile_steps(const Target *, int64_t sums, int64_t extent); /* steps of the sum to write out; divides extent */
 int64_t tile_steps_of(const Target *, Tile, int64_t vectors, int64_t extent);
 /* Tiles of 2 x 2 blocks of sums over fours of bfloat16; 0: the target has none, or pairs are as fast. */
 int64_t tile_block_rows(const Target *, int64_t width, int64_t panels, int64_t rows);

@@ -551,7 +551,7 @@ static void choose_vectors(Target *t)
     break;
   case ARCH_WASM32:
     if (attrs_have(t, "+simd128") || strcmp(t->cpu, "bleeding-edge") == 0) t->vector_bits = 128;
-    t->broadcast_load = true;
+    t->broadcast_load = t->vector_bits == 32; /* a check of bounds at each load: one for four elements */
     break;
   case ARCH_NVPTX:
     t->vector_bits = 128;

@@ -363,7 +363,7 @@ static LoopRV tile_product(ImplGroup *g, const Product *p, LoopRV *sum)
 {
   int64_t vectors = alter_block_vectors(p->width, target_lanes(g->target, g->anchor->type->dtype.bits));
   int64_t lanes = target_lanes(g->target, 32);
-  int64_t steps = p->steps ? tile_steps(p->height * vectors, p->steps) : 1;
+  int64_t steps = p->steps ? tile_steps(g->target, p->height * vectors, p->steps) : 1;
   /* where elements come as vectors, all the steps that a vector has; what is left is a piece of code of its own */
   if (p->along && !g->target->broadcast_load && steps % lanes && p->steps > 4 * lanes) steps = lanes;
   LoopRV ci, ri, step;

@@ -120,7 +120,7 @@ LoopRV blocks_tile(ImplGroup *g, BlockRV product, int64_t steps)
   int64_t columns = known(sched_loop_stmt(g->s, tile[1])->u.loop.extent);
   /* the fewer vectors stay in registers while the others pass */
   int many = rows < columns;
-  LoopRV sum = generic_split_by(g, tile[3], tile_steps(rows * columns, steps), &step);
+  LoopRV sum = generic_split_by(g, tile[3], tile_steps(g->target, rows * columns, steps), &step);
   sched_reorder(g->s, 5, (const LoopRV[]){sum, step, tile[many], tile[1 - many], tile[2]});
   sched_unroll(g->s, step), sched_unroll(g->s, tile[0]), sched_unroll(g->s, tile[1]);
   sched_vectorize(g->s, tile[2]);

@@ -223,7 +223,7 @@ static PhaseLoops phase_loops(const ImplGroup *g, const Nest *n, const ConvLoops
  * has. */
 static int64_t steps_of(const Target *t, Tile tile, int64_t vectors, int64_t extent, int64_t copies)
 {
-  int64_t steps = tile_steps(tile.o * tile.x * vectors * (copies > 4 ? copies / 4 : 1), extent);
+  int64_t steps = tile_steps(t, tile.o * tile.x * vectors * (copies > 4 ? copies / 4 : 1), extent);
   int64_t lanes = target_lanes(t, 32);
   return t->broadcast_load || steps >= lanes || extent % lanes ? steps : lanes;
 }

@@ -652,7 +652,7 @@ static void schedule_sums(ImplGroup *g, BlockRV sums, LoopRV at, const Positions
   LoopRV tile = loop[first - 2];
   LoopRV lane = loop[first - 1];
   bool written = taps_written(v, p);
-  int64_t steps = written ? tile_steps(p->channels * p->vectors * taps, v->s.ig) : 1;
+  int64_t steps = written ? tile_steps(g->target, p->channels * p->vectors * taps, v->s.ig) : 1;
   LoopRV sum = generic_split_by(g, loop[first], steps, &step);
   LoopRV order[12];
   int k = 0;

@@ -171,7 +171,7 @@ void half_schedule_part(ImplGroup *g, BlockRV part, LoopRV block, int depth, int
   int nsum = conv_sum_order(n, &l, index);
   int k = 0;
   LoopRV order[NEST_LOOPS + 2], step;
-  int64_t steps = tile_steps(sums, n->loop[index[nsum - 1]].extent);
+  int64_t steps = tile_steps(g->target, sums, n->loop[index[nsum - 1]].extent);
   for (int i = 0; i < nsum - 1; i++) order[k++] = n->loop[index[i]].rv;
   order[k++] = generic_split_by(g, n->loop[index[nsum - 1]].rv, steps, &step);
   order[k++] = step;

@@ -615,7 +615,7 @@ void im2col_schedule(ImplGroup *g)
   sched_compute_at(g->s, product, ti, true, -1);
   epilogue_write_out(g, store, depth_of_tile, true);
   int depth = sched_get_loops(g->s, product, g->arena, &inner);
-  LoopRV sum = generic_split_by(g, inner[depth - 1], tile_steps(p->channels * p->vectors, c.steps), &step);
+  LoopRV sum = generic_split_by(g, inner[depth - 1], tile_steps(g->target, p->channels * p->vectors, c.steps), &step);
   LoopRV channel = inner[depth - 3 - (p->across ? 0 : shape.dims - 1)]; /* o, lead, position, sum */
   sched_reorder(g->s, 4, (const LoopRV[]){sum, step, channel, inner[depth - 2]});
   sched_unroll(g->s, step), sched_unroll(g->s, channel);

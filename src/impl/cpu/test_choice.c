@@ -310,10 +310,10 @@ static void threads_worth_waking(void **state)
 static void steps_divide(void **state)
 {
   (void)state;
-  assert_int_equal(tile_steps(28, 16), 4);
-  assert_int_equal(tile_steps(14, 512), 8);
-  assert_int_equal(tile_steps(28, 7), 1);
-  assert_int_equal(tile_steps(100, 16), 1);
+  assert_int_equal(tile_steps(target[N1], 28, 16), 4);
+  assert_int_equal(tile_steps(target[N1], 14, 512), 8);
+  assert_int_equal(tile_steps(target[N1], 28, 7), 1);
+  assert_int_equal(tile_steps(target[N1], 100, 16), 1);
 }
 
 /* Vectors of elements for all steps stand beside the sums: with 8 positions of 2 vectors there is room for one of them
