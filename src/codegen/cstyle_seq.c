@@ -37,7 +37,7 @@ typedef struct Run {
   Cgen *g;
   Vec(Touch) touches;
   Vec(Factor) factors;
-  Map written; /* data Var* that a store writes */
+  bool stores; /* to memory, which may be what a factor is read from */
   int now;
 } Run;
 
@@ -90,7 +90,7 @@ static void note_stmt(Run *run, const Stmt *s)
     expr_visit(g->ctx, s->u.eval.value, note_expr, run);
     return;
   }
-  map_put(scratch(g->ctx), &run->written, s->u.store.buffer->data, run);
+  run->stores |= !cs_memory(g, s->u.store.buffer)->is_variable;
   if (s->u.store.n == 1) note_touch(run, s->u.store.buffer, s->u.store.index[0]);
   expr_visit(g->ctx, s->u.store.value, note_expr, run);
   if (s->u.store.mask) expr_visit(g->ctx, s->u.store.mask, note_expr, run);
@@ -149,7 +149,7 @@ static void start_vectors(Run *run, int open[OPEN_VECTORS])
   enum { LANES = 4 };
   for (int i = 0; i < run->factors.n; i++) {
     Factor *f = &run->factors.v[i];
-    if (f->first != run->now || f->taken || map_get(&run->written, f->touch.buffer->data)) continue;
+    if (f->first != run->now || f->taken) continue;
     Factor *lane[LANES] = {f};
     int n = 1;
     int last = f->last;
@@ -183,7 +183,7 @@ static void print_run(Cgen *g, Stmt **v, int n)
   for (run.now = 0; run.now < n; run.now++) note_stmt(&run, v[run.now]);
   print_bases(&run);
   for (run.now = 0; run.now < n; run.now++) {
-    if (multiplies_by_lane(g->target)) start_vectors(&run, open);
+    if (multiplies_by_lane(g->target) && !run.stores) start_vectors(&run, open);
     cs_stmt(g, v[run.now]);
   }
   g->bases.n = bases;

@@ -55,6 +55,64 @@ TEST(test_reads_well)
   for (int i = 0; i < 4; i++) assert_true(z[i] == 2016.0f * (float)i);
 }
 
+/* Statements in a row: one pointer for what they read near each other; factors as lanes where the machine multiplies by
+ * one, but not beside stores, which may write them. */
+TEST(test_shared_places)
+{
+  (void)c;
+  enum { ROWS = 5, STEPS = 6 };
+  const Buffer *b[] = {flat("A", DT_F32, ROWS * STEPS), flat("B", DT_F32, 4 * STEPS), flat("C", DT_F32, 4 * ROWS)};
+  const Buffer *acc[ROWS];
+  const Var *k = index_var("k");
+  const Expr *all = lanes_from(0, 4);
+  const Expr *row = lanes_at(expr_mul(m, k->expr, expr_i32(m, 4)), 4);
+  Stmt *zero[ROWS], *step[ROWS], *out[ROWS];
+  for (int i = 0; i < ROWS; i++) {
+    const Expr *index = expr_add(m, expr_mul(m, k->expr, expr_i32(m, ROWS)), expr_i32(m, i));
+    acc[i] = flat(arena_printf(scratch(ctx), "sum%d", i), DT_F32, 4);
+    const Expr *product = expr_mul(m, expr_broadcast(m, at(b[0], index), 4), at(b[1], row));
+    zero[i] = put(acc[i], all, expr_broadcast(m, expr_float(m, DT_F32, 0), 4));
+    step[i] = put(acc[i], all, expr_add(m, at(acc[i], all), product));
+    out[i] = put(b[2], lanes_from(4 * i, 4), at(acc[i], all));
+  }
+  Stmt *body = stmt_seq(
+      m, 3, (Stmt *[]){stmt_seq(m, ROWS, zero), loop(k, STEPS, stmt_seq(m, ROWS, step)), stmt_seq(m, ROWS, out)});
+  for (int i = ROWS - 1; i >= 0; i--) body = alloc_at(acc[i], PLACE_STACK, 0, body);
+  Kernel *kernel = kernel_of("tile", plain(), 3, b, 1, body);
+  const char *arm = text_of(compile(target_parse(ctx, "c -mtriple=aarch64-linux-gnu"), 1, &kernel));
+  expect_text(arm, "    const float *const A_at = A + k * 5;\n"
+                   "    const f32x4 A_lanes = *(const f32x4u *)(A_at);\n"
+                   "    sum0 = sum0 + splat_f32x4(A_lanes[0]) * *(const f32x4u *)(B + k * 4);\n");
+  expect_text(arm, "splat_f32x4(A_at[4])");
+  const char *x86 = text_of(compile(target_parse(ctx, "c -mtriple=x86_64-linux-gnu"), 1, &kernel));
+  expect_text(x86, "splat_f32x4(A_at[3])");
+  assert_null(strstr(x86, "_lanes"));
+  float x[ROWS * STEPS], y[4 * STEPS], z[4 * ROWS];
+  for (int i = 0; i < ROWS * STEPS; i++) x[i] = (float)(i * i % 17);
+  for (int i = 0; i < 4 * STEPS; i++) y[i] = (float)(i % 7) - 3;
+  assert_int_equal(call_ptrs(build(kernel), NULL, 3, (void *[]){x, y, z}), 0);
+  for (int i = 0; i < ROWS; i++)
+    for (int j = 0; j < 4; j++) {
+      float sum = 0;
+      for (int s = 0; s < STEPS; s++) sum += x[s * ROWS + i] * y[s * 4 + j];
+      assert_true(z[i * 4 + j] == sum);
+    }
+}
+
+/* A store in the row may write what the next one spreads. */
+TEST(test_factors_behind_stores)
+{
+  (void)c;
+  const Buffer *b[] = {flat("C", DT_F32, 20)};
+  Stmt *all[4];
+  for (int i = 0; i < 4; i++) all[i] = put(b[0], lanes_from(4 * i + 1, 4), expr_broadcast(m, at(b[0], num(i)), 4));
+  Kernel *kernel = kernel_of("spread", plain(), 1, b, 1, stmt_seq(m, 4, all));
+  assert_null(strstr(text_of(compile(target_parse(ctx, "c -mtriple=aarch64-linux-gnu"), 1, &kernel)), "_lanes"));
+  float x[20] = {5, 6, 7, 8};
+  assert_int_equal(call_ptrs(build(kernel), NULL, 1, (void *[]){x}), 0);
+  for (int i = 0; i < 17; i++) assert_true(x[i] == 5);
+}
+
 /* Keywords, names of the C library, of the ABI and of our own types are kept apart. */
 TEST(test_names)
 {
@@ -333,6 +391,8 @@ int main(void)
   /* clang-format off */
   const struct CMUnitTest tests[] = {
       ROW(test_reads_well),
+      ROW(test_shared_places),
+      ROW(test_factors_behind_stores),
       ROW(test_names),
       ROW(test_literals),
       ROW(test_masks),

@@ -194,6 +194,9 @@ int tile_list(const Target *, int bits, int64_t vectors, int64_t blocks, int64_t
 Tile tile_best(const Target *, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox);
 /* the same, elements so wide */
 Tile tile_for(const Target *, int bits, int64_t vectors, int64_t blocks, int64_t oy, int64_t ox);
+/* WebAssembly's compilers make one expression of a sum's steps, and hold what they read for all the sums, in registers
+ * that are not there: a step at a time, or as many as share a vector of elements. */
+static inline bool tile_steps_dear(const Target *t) { return t->arch == ARCH_WASM32; }
 int64_t tile_steps(const Target *, int64_t sums, int64_t extent); /* steps of the sum to write out; divides extent */
 int64_t tile_steps_of(const Target *, Tile, int64_t vectors, int64_t extent);
 /* Tiles of 2 x 2 blocks of sums over fours of bfloat16; 0: the target has none, or pairs are as fast. */

@@ -297,6 +297,8 @@ static void add_blockings(PlanList *list, const Target *t, const Product *p, Mat
 {
   static const int64_t steps[] = {1, 2, 4, 8};
   int64_t sums = plan.rows * vectors_of(t, p, plan.width);
+  int64_t lanes = target_lanes(t, p->bits);
+  bool shares = !plan.packed && !p->ta && lanes <= 8 && (!p->k || p->k >= lanes); /* steps, a vector of elements */
   int64_t round = cost_l2(t) / 2 / (128 * p->bytes); /* of which some hundred rows stay near */
   bool may_round = p->nd == 2 && p->m && p->n && p->k && (p->panel || plan.block) && p->k >= 2 * round &&
                    (p->plain || plan.packed) && p->m > plan.rows;
@@ -307,11 +309,12 @@ static void add_blockings(PlanList *list, const Target *t, const Product *p, Mat
       if (b && !plan.band) continue;
       for (int i = 0; i < 4; i++) {
         plan.steps = steps[i];
+        if (tile_steps_dear(t) && plan.steps != (shares ? lanes : 1)) continue;
         /* some hundred multiply-adds; fewer where the sum is shorter */
         int64_t more = i < 3 && (!p->k || steps[i + 1] <= p->k) ? steps[i + 1] : 0;
         if (!steps_fit(t, p, &plan)) continue;
         if (sums * plan.steps > 160 || (p->k && plan.steps > p->k)) continue;
-        if (sums * plan.steps < 48 && more && sums * more <= 160) continue;
+        if (sums * plan.steps < 48 && more && !tile_steps_dear(t) && sums * more <= 160) continue;
         add_plan(list, t, p, &plan, alters);
       }
     }

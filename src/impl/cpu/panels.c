@@ -372,7 +372,9 @@ static LoopRV lanes_tile(ImplGroup *g, BlockRV product, int64_t positions, int64
   int depth = sched_get_loops(g->s, product, g->arena, &inner);
   LoopRV sum = generic_split_by(
       g, inner[depth - 1],
-      tile_steps(g->target, positions * alter_block_vectors(dim(g->anchor->type, 4), target_lanes(g->target, 32)), steps), &step);
+      tile_steps(g->target, positions * alter_block_vectors(dim(g->anchor->type, 4), target_lanes(g->target, 32)),
+                 steps),
+      &step);
   sched_reorder(g->s, 4, (const LoopRV[]){sum, step, inner[depth - 3], inner[depth - 2]});
   sched_unroll(g->s, step), sched_unroll(g->s, inner[depth - 3]);
   sched_vectorize(g->s, inner[depth - 2]);

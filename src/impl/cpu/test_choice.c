@@ -327,6 +327,17 @@ static void steps_fit_registers(void **state)
   assert_int_equal(tile_steps_of(target[AVX512], (Tile){1, 1, 8}, 2, 8), 8);
 }
 
+/* WebAssembly: a step at a time, or those that share a vector of elements. */
+static void steps_of_wasm(void **state)
+{
+  const Target *wasm = target_parse(*state, "wasm");
+  assert_false(wasm->broadcast_load);
+  assert_int_equal(tile_steps(wasm, 12, 512), 1);
+  assert_int_equal(tile_steps_of(wasm, (Tile){1, 1, 4}, 2, 8), 4);
+  assert_int_equal(tile_steps_of(wasm, (Tile){1, 1, 4}, 2, 6), 1);
+  assert_true(target_parse(*state, "wasm -mattr=-simd128")->broadcast_load);
+}
+
 /* Operations by each operator's formula: a multiplication and an addition for each tap of each output. */
 static void operations_count(void **state)
 {
@@ -375,6 +386,7 @@ int main(void)
     cmocka_unit_test(threads_worth_waking),
     cmocka_unit_test(steps_divide),
     cmocka_unit_test(steps_fit_registers),
+    cmocka_unit_test(steps_of_wasm),
     cmocka_unit_test(operations_count),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

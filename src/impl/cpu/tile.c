@@ -111,11 +111,10 @@ Tile tile_for(const Target *t, int bits, int64_t vectors, int64_t blocks, int64_
   return tile_best(&fewer, vectors, blocks, oy, ox);
 }
 
-/* As many steps as give some hundred multiply-adds.  For WebAssembly one: its compilers make one expression of a sum's
- * steps, and what they read is held for all the sums, in registers that are not there. */
+/* As many steps as give some hundred multiply-adds. */
 int64_t tile_steps(const Target *t, int64_t sums, int64_t extent)
 {
-  int64_t most = sums > 64 || t->arch == ARCH_WASM32 ? 1 : 128 / sums;
+  int64_t most = sums > 64 || tile_steps_dear(t) ? 1 : 128 / sums;
   for (int64_t f = most < extent ? most : extent; f > 1; f--)
     if (extent % f == 0) return f;
   return 1;
@@ -129,7 +128,7 @@ int64_t tile_steps_of(const Target *t, Tile k, int64_t vectors, int64_t extent)
   int64_t sums = k.o * positions * vectors;
   int64_t steps = tile_steps(t, sums, extent);
   int64_t lanes = target_lanes(t, 32);
-  if (t->arch == ARCH_WASM32 && !t->broadcast_load) return extent % lanes ? 1 : lanes;
+  if (tile_steps_dear(t) && !t->broadcast_load) return extent % lanes ? 1 : lanes;
   bool held =
       t->broadcast_load || sums + positions * ((steps + lanes - 1) / lanes) + k.o * vectors < t->vector_registers;
   return held || steps <= lanes || extent % lanes ? steps : lanes;
