@@ -68,6 +68,8 @@ static void put_plan(const Aot *a, const AotEntry *e, Text *t)
   text_printf(t, "workspace  %10" PRId64 "  no plan needs less than %" PRId64, e->plan.bytes, e->plan.bound);
   if (e->plan.bytes == e->plan.bound) text_add(t, ": reached\n");
   else text_printf(t, ": %.1f %% above%s\n", over, e->plan.optimal ? ", and nothing smaller exists" : "");
+  if (a->options.patches)
+    text_printf(t, "first layers %8" PRId64 "  in %" PRId64 " bands of rows\n", a->options.layers, a->options.patches);
   for (int i = 0; a->options.npools && i < a->npools; i++) {
     text_printf(t, "  %-8s %10" PRId64, a->pool[i].name, e->plan.pool[i]);
     if (a->pool[i].size) text_printf(t, "  of %s", bytes_text(arena, a->pool[i].size));
@@ -209,6 +211,9 @@ static const char *report_json(const Aot *a, Arena *arena)
               a->stack_arrays);
   if (a->code_bytes >= 0) text_printf(&t, ", \"code_bytes\": %" PRId64, a->code_bytes);
   if (a->stack_bytes >= 0) text_printf(&t, ", \"stack_bytes\": %" PRId64, a->stack_bytes);
+  if (a->options.patches)
+    text_printf(&t, ", \"patches\": {\"layers\": %" PRId64 ", \"patches\": %" PRId64 "}", a->options.layers,
+                a->options.patches);
   text_add(&t, ",\n \"pools\": [");
   for (int i = 0; i < a->npools; i++)
     text_printf(&t, "%s{\"name\": \"%s\", \"bytes\": %" PRId64 ", \"size\": %" PRId64 "}", i ? ", " : "",

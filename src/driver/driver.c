@@ -1,4 +1,5 @@
 /* driver.c: the whole compilation, top to bottom: driver_compile. */
+#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "driver/compiled.h"
@@ -25,6 +26,8 @@ void compiled_release(Compiled *c)
   if (c->arena) arena_free(c->arena);
   mem_free(ctx, c);
 }
+
+static void release_module(void *arg) { module_release(arg); }
 
 static void release_slot(void *arg)
 {
@@ -160,6 +163,7 @@ typedef struct PassRun {
   const Target *target; /* what pc had */
   Targets targets;
   int instruments;
+  bool patched; /* the limit of RAM chose bands of rows */
 } PassRun;
 
 static void end_passes(void *arg)
@@ -170,6 +174,7 @@ static void end_passes(void *arg)
   r->pc->instruments.n = r->instruments;
   r->pc->nentries = 0;
   r->pc->lift_weights = false;
+  if (r->patched) pass_config_set(r->pc, "relay.PatchRows.patches", "0");
   if (r->own) pass_context_free(r->own);
 }
 
@@ -194,6 +199,11 @@ static void run_passes(Compiled *c, const CompileOptions *o, PassRun *r, Teller 
   Scope scope = scope_begin(c->ctx);
   r->pc->nentries = o->nentries;
   r->pc->entries = o->entries;
+  if (o->aot && o->aot->patches) {
+    pass_config_set(r->pc, "relay.PatchRows.layers", arena_printf(c->arena, "%" PRId64, o->aot->layers));
+    pass_config_set(r->pc, "relay.PatchRows.patches", arena_printf(c->arena, "%" PRId64, o->aot->patches));
+    r->patched = true;
+  }
   r->pc->lift_weights = o->weights == WEIGHTS_TRAINED && c->program.device.n == 1 && !o->aot;
   if (o->progress)
     vec_push(r->pc->arena, &r->pc->instruments, ((PassInstrument){.name = "progress", .env = t, .before = tell_pass}));
@@ -311,10 +321,8 @@ static const DeviceList *take_targets(Program *p, const CompileOptions *o, PassC
   return list;
 }
 
-Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
+static Compiled *compile_once(Ctx *ctx, Module *m, const CompileOptions *o)
 {
-  static const CompileOptions none;
-  const CompileOptions *o = options ? options : &none;
   Scope scope = scope_begin(ctx);
   Compiled **slot = arena_new_of(scratch(ctx), Compiled *);
   defer(ctx, release_slot, slot);
@@ -368,4 +376,91 @@ Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
   compiled_retain(c);
   scope_end(ctx, scope);
   return c;
+}
+
+/* ---- a limit of RAM ------------------------------------------------------------------------------- */
+
+static int64_t most_ram(const Compiled *c)
+{
+  int64_t most = 0;
+  for (int i = 0; i < c->program.entry.n; i++)
+    if (aot_ram(c->aot, i) > most) most = aot_ram(c->aot, i);
+  return most;
+}
+
+static int by_work(const void *a, const void *b)
+{
+  const PatchChoice *x = a;
+  const PatchChoice *y = b;
+  return (x->work > y->work) - (x->work < y->work);
+}
+
+/* Ways to compute the first layers in bands that are worth a try, in this order: what fits by its tensors and computes
+ * the least twice, then what needs the fewest bytes. */
+static int list_patches(Ctx *ctx, Module *m, const CompileOptions *o, PatchChoice **out)
+{
+  enum { LISTED = 64, WORKING = 3, SMALLEST = 3 };
+  PatchChoice all[LISTED];
+  if (o->nentries > 1 || (o->nentries && strcmp(o->entries[0], "main") != 0)) return 0;
+  Module *typed = graph_copy_module(m);
+  defer(ctx, release_module, typed);
+  int n = pass_patch_choices(typed, graph_infer(typed, graph_main(typed)), LISTED, all);
+  int fit = 0;
+  while (fit < n && all[fit].bytes <= (double)o->aot->ram_limit) fit++;
+  *out = arena_array(scratch(ctx), PatchChoice, WORKING + SMALLEST);
+  int listed = 0;
+  for (int i = 0; i < n && i < SMALLEST; i++) (*out)[WORKING + i] = all[i];
+  qsort(all, (size_t)fit, sizeof *all, by_work);
+  for (; listed < fit && listed < WORKING; listed++) (*out)[listed] = all[listed];
+  for (int i = 0; i < n && i < SMALLEST; i++) (*out)[listed++] = (*out)[WORKING + i];
+  return listed;
+}
+
+/* The program as it is, or the first one with bands that fits; else what the smallest of them lacks is raised. */
+static Compiled *compile_within(Ctx *ctx, Module *m, const CompileOptions *options)
+{
+  Scope scope = scope_begin(ctx);
+  AotOptions aot = *options->aot;
+  CompileOptions o = *options;
+  o.aot = &aot;
+  aot.ram_limit = 0;
+  Compiled **slot = arena_new_of(scratch(ctx), Compiled *);
+  defer(ctx, release_slot, slot);
+  *slot = compile_once(ctx, m, &o);
+  int64_t least = most_ram(*slot);
+  PatchChoice best = {0};
+  if (least > options->aot->ram_limit) {
+    PatchChoice *choice;
+    int n = list_patches(ctx, m, options, &choice);
+    for (int i = 0; i < n && least > options->aot->ram_limit; i++) {
+      compiled_release(*slot);
+      *slot = NULL;
+      aot.layers = choice[i].layers;
+      aot.patches = choice[i].patches;
+      *slot = compile_once(ctx, m, &o);
+      if (most_ram(*slot) >= least) continue;
+      least = most_ram(*slot);
+      best = choice[i];
+    }
+  }
+  if (least > options->aot->ram_limit) { /* raises, with what is alive at the peak */
+    aot.ram_limit = options->aot->ram_limit;
+    aot.layers = best.layers;
+    aot.patches = best.patches;
+    compile_once(ctx, m, &o);
+    BUG(ctx, "a program that is too large was not refused");
+  }
+  (*slot)->aot->options.ram_limit = options->aot->ram_limit;
+  compiled_retain(*slot);
+  Compiled *c = *slot;
+  scope_end(ctx, scope);
+  return c;
+}
+
+Compiled *driver_compile(Ctx *ctx, Module *m, const CompileOptions *options)
+{
+  static const CompileOptions none;
+  const CompileOptions *o = options ? options : &none;
+  bool limited = o->aot && o->aot->ram_limit && !o->aot->patches;
+  return limited ? compile_within(ctx, m, o) : compile_once(ctx, m, o);
 }

@@ -39,6 +39,7 @@ typedef struct AotOptions {
   bool io_inside;    /* inputs and outputs lie in the workspace */
   AotInterface interface;
   PlaceEffort effort;
+  int64_t layers, patches; /* the first layers in bands of rows (pass PatchRows); 0: the limit decides */
 } AotOptions;
 
 /* ---- external compilers ----------------------------------------------------------------------

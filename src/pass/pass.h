@@ -173,6 +173,17 @@ DevicePlan *pass_plan_targets(PassContext *, Module *, Arena *);
 /* … which is then the target of every node; else that of the node's device. */
 const Target *pass_target_of(PassContext *, DevicePlan *, const Node *);
 
+/* ---- patch_rows.c ---------------------------------------------------------------------------------- */
+
+/* A way to compute the first layers of a function in bands of rows: the bytes that are there at the worst moment of them,
+ * by the sizes of the tensors between the layers, and the bytes that are computed altogether, some of them twice. */
+typedef struct PatchChoice {
+  int64_t layers, patches;
+  double bytes, work;
+} PatchChoice;
+/* Those that need the fewest bytes, fewest first; their number.  f has types. */
+int pass_patch_choices(Module *, const Node *f, int most, PatchChoice *out);
+
 /* ---- bind.c ---------------------------------------------------------------------------------------- */
 
 /* f with the parameters of these names replaced by the values, which are constants.  Raises for a

@@ -12,6 +12,7 @@ static const char *const list[] = {
   "ToGraphNormalForm",
   "FlattenAtrousConv",
   "FakeQuantizationToInteger",
+  "PatchRows",
   "ConvertLayout",
   "LegalizeQnn",
   "PlanDevices",
