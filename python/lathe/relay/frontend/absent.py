@@ -7,7 +7,6 @@ from typing import Any, Callable
 from ... import error
 
 WAYS = {
-    "from_paddle": "paddle2onnx writes an ONNX file: from_onnx",
     "from_mxnet": "MXNet is no longer developed; its own mxnet.onnx.export_model writes an ONNX file: from_onnx",
     "from_coreml": "coremltools and onnxmltools write older models as ONNX files: from_onnx",
     "from_caffe": "caffe2onnx writes an ONNX file: from_onnx",

@@ -11,7 +11,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import numpy as np
 
 from .... import error
-from ...expr import RelayExpr, TupleWrapper, call_op, const
+from ...expr import RelayExpr, TupleWrapper
+from ..values import Refused, dt, expr, ints, known, like, op, rank, refuse, sizes
 from . import proto
 
 Row = Callable[..., Any]
@@ -25,15 +26,6 @@ OUTPUTS = {
     "FusedBatchNorm": ["y", "batch_mean", "batch_variance", "reserve_space_1", "reserve_space_2"],
     "TopKV2": ["values", "indices"],
 }
-
-
-class Refused(error.UnsupportedError):
-    """An operator, or a way of using one, that Lathe does not have."""
-
-
-def refuse(what: str) -> Any:
-    """Raises: this is not supported."""
-    raise Refused(what)
 
 
 def row(*names: str, fold: Optional[Row] = None) -> Callable[[Row], Row]:
@@ -54,61 +46,14 @@ def row(*names: str, fold: Optional[Row] = None) -> Callable[[Row], Row]:
 class Dead(NamedTuple):
     """What the branch that is not taken would give."""
 
+    what: str = "an output of a branch that is not taken"
+
 
 class Variable(NamedTuple):
     """A variable, which is read by its name."""
 
     name: str
-
-
-# ---- values
-
-
-def expr(v: Any) -> RelayExpr:
-    """The value as an expression."""
-    if isinstance(v, RelayExpr):
-        return v
-    if isinstance(v, Dead):
-        return refuse("an output of a branch that is not taken")
-    return const(np.array(v, order="C", copy=None)) if isinstance(v, np.ndarray) else refuse("a variable as an operand")
-
-
-def dt(v: Any) -> str:
-    """Its dtype."""
-    return v.checked_type.dtype if isinstance(v, RelayExpr) else str(v.dtype)
-
-
-def rank(v: Any) -> int:
-    """The number of its dimensions."""
-    return len(v.checked_type.shape) if isinstance(v, RelayExpr) else v.ndim
-
-
-def sizes(v: Any, what: str = "this operator") -> List[int]:
-    """All its dimensions, which must be known."""
-    found = list(v.checked_type.shape) if isinstance(v, RelayExpr) else list(v.shape)
-    if not all(isinstance(d, int) for d in found):
-        refuse(f"{what} of a tensor whose sizes are open ({v.checked_type}); say them, shape={{name: sizes}}")
-    return found
-
-
-def known(v: Any, what: str) -> np.ndarray:
-    """The value where it must be known when the model is read."""
-    return v if isinstance(v, np.ndarray) else refuse(f"{what} that is known only at run time")
-
-
-def ints(v: Any, what: str) -> List[int]:
-    """The same as a list of numbers."""
-    return [int(x) for x in known(v, what).reshape(-1)]
-
-
-def op(name: str, *args: Any, **attrs: Any) -> RelayExpr:
-    """A call of an operator of relay."""
-    return call_op(name, [expr(a) for a in args], **attrs)
-
-
-def like(value: float, x: Any) -> RelayExpr:
-    """A number of a tensor's dtype."""
-    return const(np.array(value, dt(x)))
+    what: str = "a variable"
 
 
 class Node:

@@ -1,16 +1,15 @@
 """TensorFlow's messages, read from bytes and checked on the way.
 
-A message is told by a table: the number of a field, its name, and what it holds.  "*" behind a name says that there may
-be several, "%" that the field is a map from names.  Fields that no table has are passed over."""
+messages.py says what the tables mean."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Tuple
 
 import numpy as np
 
 from .... import error
-
+from .. import messages
 
 TABLES: Dict[str, Dict[int, Tuple[str, str]]] = {
     "SavedModel": {2: ("meta_graphs*", "MetaGraphDef")},
@@ -52,124 +51,9 @@ DTYPES = {
     1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "string", 9: "int64", 10: "bool",
     14: "bfloat16", 17: "uint16", 19: "float16", 20: "resource", 21: "variant", 22: "uint32", 23: "uint64",
 }  # fmt: skip
-MOST_DEPTH, MOST_ELEMENTS = 64, 1 << 33
-_EMPTY = {"int": 0, "bool": False, "float": 0.0, "double": 0.0, "str": "", "bytes": b""}
-
-
-class Message:
-    """Fields by name; `has` are those that were there."""
-
-    def __init__(self, kind: str):
-        self.has: List[str] = []
-        for name, holds in TABLES[kind].values():
-            end = name[-1]
-            value: Any = [] if end == "*" else {} if end == "%" else _EMPTY.get(holds)
-            setattr(self, name.rstrip("*%"), value)
-
-    def __getattr__(self, name: str) -> Any:  # for type checkers: every field is an attribute
-        raise AttributeError(name)
-
-
-def _broken(what: str) -> Any:
-    raise error.ArgumentError(f"the file is no model of TensorFlow's, or is damaged: {what}")
-
-
-def varint(data: Any, at: int) -> Tuple[int, int]:
-    """A number of 7 bits a byte, and where it ends."""
-    value = shift = 0
-    while True:
-        if at >= len(data) or shift > 63:
-            _broken("a number does not end")
-        byte = data[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value & (2**64 - 1), at
-
-
-def _fields(data: Any) -> Iterator[Tuple[int, int, Any]]:
-    """Number, wire type and value of each field."""
-    at, end = 0, len(data)
-    while at < end:
-        key, at = varint(data, at)
-        wire = key & 7
-        if wire == 0:
-            value, at = varint(data, at)
-            yield key >> 3, wire, value
-            continue
-        size = 8 if wire == 1 else 4 if wire == 5 else -1
-        if wire == 2:
-            size, at = varint(data, at)
-        if size < 0 or size > end - at:
-            _broken("a field is longer than what holds it")
-        yield key >> 3, wire, data[at : at + size]
-        at += size
-
-
-def _signed(v: int) -> int:
-    return v - 2**64 if v >= 2**63 else v
-
-
-def _text(data: Any) -> str:
-    try:
-        return bytes(data).decode()
-    except UnicodeDecodeError:
-        return str(_broken("a name is no text"))
-
-
-def _one(holds: str, wire: int, value: Any, depth: int) -> Any:
-    """The value of a field that is there once; a list for one that is packed."""
-    if holds in ("int", "bool"):
-        if wire == 2:
-            return _packed_ints(value)
-        return bool(value) if holds == "bool" and wire == 0 else _signed(value) if wire == 0 else _broken("a number")
-    if holds in ("float", "double"):
-        code, size, single = ("<f", 4, 5) if holds == "float" else ("<d", 8, 1)
-        if wire not in (2, single) or len(value) % size:
-            _broken("a number")
-        found = np.frombuffer(value, code)
-        return found.tolist() if wire == 2 else float(found[0])
-    if wire != 2:
-        _broken("a text or a message")
-    if holds in ("str", "bytes"):
-        return _text(value) if holds == "str" else value
-    return read(value, holds, depth + 1)
-
-
-def _packed_ints(data: Any) -> List[int]:
-    made, at = [], 0
-    while at < len(data):
-        value, at = varint(data, at)
-        made.append(_signed(value))
-    return made
-
-
-def read(data: Any, kind: str, depth: int = 0) -> Message:
-    """The message of a kind that these bytes are."""
-    if depth > MOST_DEPTH:
-        _broken("messages are too deep")
-    data = memoryview(data)
-    made, table = Message(kind), TABLES[kind]
-    for number, wire, value in _fields(data):
-        if number not in table:
-            continue
-        name, holds = table[number]
-        plain = name.rstrip("*%")
-        made.has.append(plain)
-        if name.endswith("%"):
-            if wire != 2:
-                _broken("a map")
-            parts = {n: (w, v) for n, w, v in _fields(value)}
-            key = _text(parts[1][1]) if 1 in parts and parts[1][0] == 2 else ""
-            wire2, inner = parts.get(2, (2, memoryview(b"")))
-            getattr(made, plain)[key] = _one(holds, wire2, inner, depth)
-            continue
-        found = _one(holds, wire, value, depth)
-        if name.endswith("*"):
-            getattr(made, plain).extend(found if isinstance(found, list) else [found])
-        else:
-            setattr(made, plain, found[-1] if isinstance(found, list) and found else found)
-    return made
+MOST_ELEMENTS = 1 << 33
+_READER = messages.Reader(TABLES, "TensorFlow's")
+read, varint, _broken = _READER.read, _READER.varint, _READER.broken
 
 
 def shape_of(shape: Any) -> Any:
@@ -220,4 +104,4 @@ def array(t: Any) -> np.ndarray:
     return made.reshape(shape)
 
 
-__all__ = ["DTYPES", "Message", "array", "dtype_of", "read", "shape_of", "storage", "varint"]
+__all__ = ["DTYPES", "array", "dtype_of", "read", "shape_of", "storage", "varint"]

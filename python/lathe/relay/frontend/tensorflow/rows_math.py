@@ -8,6 +8,7 @@ import numpy as np
 
 from ...expr import RelayExpr, call_op
 from ...expr import Tuple as TupleExpr
+from ..functions import expm1, log1p, softplus
 from .graph import Node, dt, expr, ints, like, op, rank, refuse, row, sizes
 
 # ---- one operand
@@ -70,8 +71,7 @@ def _selu(n: Node, x: Any) -> RelayExpr:
 
 @row("Softplus")
 def _softplus(n: Node, x: Any) -> RelayExpr:
-    small = op("exp", op("negative", op("abs", x)))
-    return op("add", op("nn.relu", x), op("log", op("add", small, like(1, x))))
+    return softplus(x)
 
 
 @row("Softsign")
@@ -96,21 +96,12 @@ def _reciprocal(n: Node, x: Any) -> RelayExpr:
 
 @row("Log1p")
 def _log1p(n: Node, x: Any) -> RelayExpr:
-    """log(u) x / (u - 1) with u = 1 + x as it is rounded: exact where x is small."""
-    u = op("add", x, like(1, x))
-    less = op("subtract", u, like(1, x))
-    same = op("equal", less, like(0, x))
-    scaled = op("divide", op("multiply", op("log", u), x), op("where", same, like(1, x), less))
-    return op("where", same, x, op("where", op("isfinite", u), scaled, op("log", u)))
+    return log1p(x)
 
 
 @row("Expm1")
 def _expm1(n: Node, x: Any) -> RelayExpr:
-    """tanh(x / 2) (e^x + 1), which is exact where x is small."""
-    half = op("tanh", op("multiply", x, like(0.5, x)))
-    near = op("multiply", half, op("add", op("exp", x), like(1, x)))
-    far = op("subtract", op("exp", x), like(1, x))
-    return op("where", op("less", op("abs", x), like(1, x)), near, far)
+    return expm1(x)
 
 
 @row("Softmax", "LogSoftmax")
