@@ -274,11 +274,8 @@ static void measure_plans(Call *c)
 
 static void rule(Call *c)
 {
-  static const char *const names[] = {[RULE_INLINE] = "inline",
-                                      [RULE_PARTS] = "parts",
-                                      [RULE_TILE] = "tile",
-                                      [RULE_REGISTERS] = "registers",
-                                      [RULE_MAP] = "map"};
+  static const char *const names[] = {[RULE_INLINE] = "inline",       [RULE_PARTS] = "parts", [RULE_TILE] = "tile",
+                                      [RULE_REGISTERS] = "registers", [RULE_DOTS] = "dots",   [RULE_MAP] = "map"};
   const char *name = api_arg_str(c, 1);
   const Target *t = api_arg_ptr(c, 3);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -425,7 +422,8 @@ const ApiFunction api_tune_functions[] = {
    "build_limit: float?, run_limit: float? -> list[any]",
    "the same for plans of the workload that @main computes, in turns with its untuned plan", measure_plans},
   {"tune_rule", "s: schedule, rule: str, block: str, target: target?, seed: int -> bool",
-   "a rule of the sketches (inline, parts, tile, map) on a block; false: it is not for such a block", rule},
+   "a rule of the sketches (inline, parts, tile, registers, dots, map) on a block; false: it is not for such a block",
+   rule},
   {"tune_mutate", "trace: str, seed: int, primitive: str? -> str",
    "the trace with a decision changed, one of this primitive's if it is named", mutate},
   {"tune_learn", "candidates: list[str], seconds: list[float] -> list[float]",

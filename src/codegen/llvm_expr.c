@@ -271,12 +271,21 @@ static LLVMValueRef int_divide(Gen *g, const Expr *e, LLVMValueRef a, LLVMValueR
   return LLVMBuildSelect(g->b, adjust, LLVMBuildSub(g->b, quotient, literal(g, t, 1), ""), quotient, "");
 }
 
+static bool is_dot(const Expr *e)
+{
+  return e->kind == E_CALL && (e->u.intrin == IN_BF16_DOT || e->u.intrin == IN_WORD_DOT);
+}
+
 /* a*b + c, a*b - c, c - a*b, or a sum of products of pairs and c, in one, when the node has that form. */
 static LLVMValueRef fused(Gen *g, const Expr *e)
 {
-  for (int i = 1; i >= 0 && e->kind == E_ADD; i--)
-    if (e->arg[i]->kind == E_CALL && (e->arg[i]->u.intrin == IN_BF16_DOT || e->arg[i]->u.intrin == IN_WORD_DOT))
-      return gen_dot(g, e->arg[i], gen_expr(g, e->arg[1 - i]));
+  for (int i = 1; i >= 0 && e->kind == E_ADD; i--) {
+    const Expr *dot = e->arg[i];
+    if (is_dot(dot)) return gen_dot(g, dot, gen_expr(g, e->arg[1 - i]));
+    /* c + (dot + d): of integers, so that c may be what is added to */
+    if (dot->kind == E_ADD && is_dot(dot->arg[0]) && dtype_is_int(e->dtype))
+      return LLVMBuildAdd(g->b, gen_dot(g, dot->arg[0], gen_expr(g, e->arg[1 - i])), gen_expr(g, dot->arg[1]), "");
+  }
   if (!g->t->fma || !dtype_is_float(e->dtype) || (e->kind != E_ADD && e->kind != E_SUB)) return NULL;
   int at = e->arg[1]->kind == E_MUL ? 1 : e->arg[0]->kind == E_MUL ? 0 : -1;
   if (at < 0) return NULL;

@@ -533,6 +533,31 @@ static DotElement dot_element(DType t)
   return t.bits == 16 ? DOT_S16 : t.code == DT_INT ? DOT_S8 : DOT_U8;
 }
 
+/* u of no sign by s with one, where the target multiplies bytes with signs alone: with x = u - 128, which is u with its
+ * highest bit changed, u * s = x * s + 128 * s.  The second part is the same for all u beside one s.  NULL: that is
+ * none of its instructions either. */
+static const Expr *expand_mixed(Module *m, const Target *target, const Expr *call)
+{
+  enum { SIGNS = 3 };
+  int g = call->nargs / 2;
+  int lanes = call->dtype.lanes;
+  bool first = call->arg[0]->dtype.code == DT_UINT;
+  if (!target_dot(target, DOT_S8, DOT_S8, lanes)) return NULL;
+  const Expr *u = word_of(m, g, call->arg + (first ? 0 : g));
+  const Expr *s = u ? word_of(m, g, call->arg + (first ? g : 0)) : NULL;
+  if (!s) return NULL;
+  const Expr *signs = expr_int(m, u->dtype, 0x80808080);
+  const Expr *ones = expr_int(m, dtype_lanes(s->dtype, 1), 0x01010101);
+  if (s->dtype.lanes > 1) ones = expr_broadcast(m, ones, s->dtype.lanes);
+  const Expr *x = expr_call(m, DT_NONE, IN_BITXOR, 2, (const Expr *[]){u, signs});
+  const Expr *both = expr_i32(m, SIGNS);
+  const Expr *product = expr_call(m, DT_NONE, IN_WORD_DOT, 3, (const Expr *[]){x, s, both});
+  const Expr *total = expr_call(m, DT_NONE, IN_WORD_DOT, 3, (const Expr *[]){ones, s, both});
+  total = expr_call(m, DT_NONE, IN_SHL, 2, (const Expr *[]){total, expr_int(m, total->dtype, 7)});
+  if (total->dtype.lanes < lanes) total = expr_broadcast(m, total, lanes);
+  return expr_add(m, product, total);
+}
+
 /* An instruction over words where the target has one, else the products one by one. */
 static const Expr *expand_groups(Module *m, const Target *target, const Expr *call)
 {
@@ -554,7 +579,8 @@ static const Expr *expand_groups(Module *m, const Target *target, const Expr *ca
       return expr_call(m, DT_NONE, IN_WORD_DOT, 3, word);
     }
   }
-  const Expr *sum = NULL;
+  const Expr *sum = ta.bits == 8 && ta.code != tb.code ? expand_mixed(m, target, call) : NULL;
+  if (sum) return sum;
   for (int i = 0; i < g; i++) {
     const Expr *product = expr_mul(m, expr_cast(m, call->dtype, a[i]), expr_cast(m, call->dtype, b[i]));
     sum = sum ? expr_add(m, sum, product) : product;
@@ -608,6 +634,7 @@ const Expr *lower_math(Module *m, const Target *target, const Expr *call)
   Intrin f = call->u.intrin;
   if (target->codegen == CODEGEN_CUDA)
     return f == IN_SIGMOID || (f == IN_RSQRT && t.bits == 64) ? expand_any(&k, t, f, call->arg[0]) : NULL;
+  if (f == IN_ROUND && target_rounds_away(target)) return NULL;
   if (t.bits == 64) return expand_any(&k, t, f, call->arg[0]);
   return expand_float32(&k, f, call->arg[0], call->nargs > 1 ? call->arg[1] : NULL);
 }

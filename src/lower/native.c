@@ -501,6 +501,7 @@ static bool is_native(const Target *t, const Expr *e)
   case IN_REINTERPRET:
   case IN_IF_THEN_ELSE:
   case IN_LIKELY: return true;
+  case IN_ROUND: return target_rounds_away(t);
   case IN_QMULSHIFT: return t->codegen == CODEGEN_LLVM && e->dtype.bits == 32;
   case IN_LDEXP: return t->codegen == CODEGEN_LLVM && e->dtype.bits == 32 && target_has_scale(t, e->dtype.lanes);
   default: return false; /* every other function is called */

@@ -116,6 +116,11 @@ static bool fit_intrin(Sched *s, SchedArg *a)
       *a = (SchedArg){.kind = SA_INTRIN, .u.p = s->intrins.v[i]};
       return true;
     }
+  const TensorIntrin *known = sched_dot_find(s, a->u.s);
+  if (known) {
+    *a = (SchedArg){.kind = SA_INTRIN, .u.p = known};
+    return true;
+  }
   raise(s->ctx, ERR_ARGUMENT, NOWHERE, "no tensor intrinsic is called '%s' here; add it to the schedule first", a->u.s);
 }
 

@@ -255,6 +255,9 @@ void sched_compute_at_loop(Sched *, Stmt *block, Stmt *loop, bool preserve_unit,
 void sched_place_new_block(Sched *, const char *prim, Stmt *block, Stmt *loop, bool consumes, int n,
                            Stmt *const *others);
 
+/* dots.c: the intrinsic of that name, made anew in the schedule's module; NULL: it is none of those. */
+const TensorIntrin *sched_dot_find(Sched *, const char *name);
+
 uint64_t sched_rng_next(uint64_t *);
 
 #endif

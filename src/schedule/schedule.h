@@ -100,6 +100,8 @@ void sched_replay_fitted(Sched *, const char *trace_text);
 /* Makes an intrinsic known by its name, for traces that tensorize with it; it must
  * outlive the schedule. */
 void sched_add_intrin(Sched *, const TensorIntrin *);
+/* dots.c: dot products of words of four bytes are known from the start, by names such as "dot_16x4_uint8_int8". */
+const char *sched_dot_name(Arena *, int lanes, DType data, DType weight);
 
 /* ---- the primitives, by the file that does the work (call.c has the functions themselves, which check their
  *      arguments against prims.def and write the trace).  Same names and meaning as tvm.tir.Schedule's. */

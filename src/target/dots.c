@@ -71,6 +71,8 @@ const TargetDot *target_dot(const Target *t, DotElement a, DotElement b, int lan
 
 bool target_looks_up(const Target *t) { return t->codegen == CODEGEN_LLVM && t->arch == ARCH_AARCH64; }
 
+bool target_rounds_away(const Target *t) { return t->codegen == CODEGEN_LLVM && t->arch == ARCH_AARCH64; }
+
 bool target_rounds(const Target *t, int lanes)
 {
   return t->codegen == CODEGEN_LLVM && t->arch == ARCH_AARCH64 && lanes >= 4 && lanes <= 64 && !(lanes & (lanes - 1));

@@ -185,6 +185,8 @@ bool target_dot_data(const Target *, DotElement *out);
 bool target_looks_up(const Target *);
 /* Are so many int32 lanes multiplied and shifted with rounding by an instruction each? */
 bool target_rounds(const Target *, int lanes);
+/* Are floats rounded to the nearest integer, halves away from zero, by one instruction, scalars and vectors? */
+bool target_rounds_away(const Target *);
 /* One that multiplies so many float32 lanes by powers of two? */
 bool target_has_scale(const Target *, int lanes);
 /* One that adds two fours by two fours, all four sums, to a 2 x 2 block of float32: AArch64's bfmmla? */

@@ -54,14 +54,6 @@ typedef struct ProgramSearch {
 
 static void drop_arena(void *a) { arena_free(a); }
 
-static uint64_t draw(uint64_t *seed)
-{
-  uint64_t z = *seed += 0x9e3779b97f4a7c15u;
-  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-  return z ^ z >> 31;
-}
-
 const char *tune_program_name(Arena *arena, const PrimFunc *f, const Target *t)
 {
   uint64_t h = func_hash(f);
@@ -129,7 +121,7 @@ static void draw_sketch(Ctx *ctx, void *arg)
   Scope scope = scope_begin(ctx);
   Arena *own = arena_new(ctx);
   defer(ctx, drop_arena, own);
-  Sched *k = tune_sketch(own, s->f, s->target, draw(&s->seed));
+  Sched *k = tune_sketch(own, s->f, s->target, tune_draw(&s->seed));
   add_trace(s, sched_trace_text(own, k), sched_func(k));
   scope_end(ctx, scope);
 }
@@ -148,7 +140,7 @@ static const char *parent(ProgramSearch *s)
     }
     if (k < PARENTS) best[k] = i;
   }
-  return n ? s->trial.v[best[draw(&s->seed) % (uint64_t)n]].trace : NULL;
+  return n ? s->trial.v[best[tune_draw(&s->seed) % (uint64_t)n]].trace : NULL;
 }
 
 static void fill_pool(ProgramSearch *s)
@@ -162,7 +154,8 @@ static void fill_pool(ProgramSearch *s)
       Arena *own = arena_new(s->ctx);
       defer(s->ctx, drop_arena, own);
       const char *trace = from;
-      for (uint64_t times = 1 + draw(&s->seed) % 3; times > 0; times--) trace = tune_mutate(own, trace, NULL, &s->seed);
+      for (uint64_t times = 1 + tune_draw(&s->seed) % 3; times > 0; times--)
+        trace = tune_mutate(own, trace, NULL, &s->seed);
       add_trace(s, trace, NULL);
       scope_end(s->ctx, scope);
     } else if (first == 0 || i < SKETCHES) {
@@ -184,7 +177,7 @@ static int next_trial(ProgramSearch *s, const double *thought, bool any)
     if (taken) continue;
     count++;
     if (s->trial.v[i].first) return i;
-    bool better = any ? draw(&s->seed) % (uint64_t)count == 0 : best < 0 || thought[i] < thought[best];
+    bool better = any ? tune_draw(&s->seed) % (uint64_t)count == 0 : best < 0 || thought[i] < thought[best];
     if (better) best = i;
   }
   return best;
@@ -316,7 +309,7 @@ static void take_other(void *env, const TuneRecord *r)
       vec_push(s->arena, &s->row, row);
       vec_push(s->arena, &s->taken, seconds);
     } else {
-      int at = (int)(draw(&s->seed) % MOST_ROWS);
+      int at = (int)(tune_draw(&s->seed) % MOST_ROWS);
       s->row.v[at] = row;
       s->taken.v[at] = seconds;
     }

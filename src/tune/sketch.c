@@ -2,6 +2,7 @@
  *
  * In: a function as its tensor expressions make it, every block under loops of its own.  Out: the trace of a schedule.
  *   blocks that only move or map elements    are put into their consumers
+ *   sums of products of bytes                by the dot products of the target (dots.c)
  *   sums over many elements, few results     the sum in parts (rfactor), lanes of a vector
  *   other reductions                         either sums that stay in registers: the last loop as vectors, one or two
  *                                              others and some steps of the sum written out; what the vectors would
@@ -14,19 +15,11 @@
  * A rule that a primitive refuses is left out. */
 #include <stdlib.h>
 
-#include "tune/tune.h"
+#include "tune/sketch.h"
 
-enum { MAX_LOOPS = 16, LEVELS = 4, SUMS = 2, MAX_CHOICES = 8 };
+enum { LEVELS = 4, SUMS = 2 };
 
-typedef struct Sketch {
-  Ctx *ctx;
-  Arena *arena;
-  Sched *s;
-  const Target *target;
-  uint64_t seed;
-} Sketch;
-
-static uint64_t draw(uint64_t *seed)
+uint64_t tune_draw(uint64_t *seed)
 {
   uint64_t z = *seed += 0x9e3779b97f4a7c15u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -36,17 +29,9 @@ static uint64_t draw(uint64_t *seed)
 
 /* ---- steps that may be refused ------------------------------------------------------------------------- */
 
-typedef struct Step {
-  Sketch *k;
-  enum { INLINE, FUSED_UNDER, VECTORS, THREADS, PARTS, INIT, WRITTEN_OUT, LOCAL, TRANSPOSE } what;
-  BlockRV block;
-  LoopRV loop;
-  BlockRV made;
-  int read; /* TRANSPOSE: the buffer that is copied, with … */
-  int axis; /* … this axis last; PARTS: where the axis of the parts is put */
-} Step;
-
 static void transpose(Step *t);
+static void make_words(Step *t);
+static void put_last(Step *t);
 
 static void do_step(Ctx *ctx, void *arg)
 {
@@ -63,10 +48,18 @@ static void do_step(Ctx *ctx, void *arg)
   case WRITTEN_OUT: sched_unroll(s, t->loop); break;
   case LOCAL: sched_set_scope(s, t->block, 0, "local"); break;
   case TRANSPOSE: transpose(t); break;
+  case WORDS: make_words(t); break;
+  case LANES_LAST: put_last(t); break;
+  case PADDED: sched_pad_einsum(s, t->block, sched_block_stmt(s, t->block)->u.block->niter, t->padded); break;
+  case TENSORIZED: {
+    SchedArg args[] = {{.kind = SA_LOOP, .u.i = t->loop.id}, {.kind = SA_STR, .u.s = t->intrin}};
+    sched_call(s, "tensorize", 2, args);
+    break;
+  }
   }
 }
 
-static bool attempt(Step *t)
+bool tune_attempt(Step *t)
 {
   ErrKind kind = protect(t->k->ctx, do_step, t);
   if (error_passes_on(kind)) error_reraise(t->k->ctx);
@@ -75,13 +68,6 @@ static bool attempt(Step *t)
 
 /* ---- what there is --------------------------------------------------------------------------------------- */
 
-typedef struct BlockFacts {
-  const char *name;
-  int space, sums; /* iterations of each kind */
-  double results, steps;
-  bool output, plain; /* it writes a parameter; its loops are its iterations, one each */
-  const Buffer *writes;
-} BlockFacts;
 typedef Vec(BlockFacts) BlockList;
 
 typedef struct Listing {
@@ -132,7 +118,7 @@ static BlockList blocks_of(Sketch *k)
 static bool inline_one(Sketch *k, const char *name)
 {
   Step t = {.k = k, .what = INLINE, .block = sched_get_block(k->s, name)};
-  return attempt(&t);
+  return tune_attempt(&t);
 }
 
 static void inline_all(Sketch *k)
@@ -144,7 +130,7 @@ static void inline_all(Sketch *k)
 
 /* ---- marks ----------------------------------------------------------------------------------------------- */
 
-static int64_t loop_extent(Sketch *k, LoopRV loop)
+int64_t tune_loop_extent(Sketch *k, LoopRV loop)
 {
   const Expr *e = sched_loop_stmt(k->s, loop)->u.loop.extent;
   return e->kind == E_INT ? e->u.i : 0;
@@ -155,7 +141,7 @@ static LoopRV narrow(Sketch *k, LoopRV loop)
 {
   enum { MOST = 16 }; /* vectors */
   int64_t lanes = target_lanes(k->target, 32);
-  int64_t extent = loop_extent(k, loop);
+  int64_t extent = tune_loop_extent(k, loop);
   if (extent <= MOST * lanes) return loop;
   int64_t width = 4 * lanes;
   while (width > 1 && extent % width) width /= 2;
@@ -167,28 +153,27 @@ static LoopRV narrow(Sketch *k, LoopRV loop)
   return part[1];
 }
 
-static void vectorize(Sketch *k, LoopRV loop)
+void tune_vectorize(Sketch *k, LoopRV loop)
 {
   Step t = {.k = k, .what = VECTORS, .loop = narrow(k, loop)};
-  attempt(&t);
+  tune_attempt(&t);
 }
 
 static void vectorize_last(Sketch *k, BlockRV block)
 {
   LoopRV *loop;
   int n = sched_get_loops(k->s, block, k->arena, &loop);
-  if (n) vectorize(k, loop[n - 1]);
+  if (n) tune_vectorize(k, loop[n - 1]);
 }
 
-/* decided: the place in the list; -1: any. */
-static IntRV sample_as(Sketch *k, int n, const int64_t *values, int decided)
+IntRV tune_sample(Sketch *k, int n, const int64_t *values, int decided)
 {
   double probs[MAX_CHOICES];
   for (int i = 0; i < n; i++) probs[i] = 1.0 / n;
   return sched_sample_categorical(k->s, n, values, probs, decided);
 }
 
-static IntRV sample(Sketch *k, int n, const int64_t *values) { return sample_as(k, n, values, -1); }
+static IntRV sample(Sketch *k, int n, const int64_t *values) { return tune_sample(k, n, values, -1); }
 
 static void unroll_some(Sketch *k, LoopRV loop)
 {
@@ -204,7 +189,7 @@ static LoopRV fuse(Sketch *k, int n, const LoopRV *loop) { return n == 1 ? loop[
 
 /* ---- a map over elements --------------------------------------------------------------------------------- */
 
-static void split_by(Sketch *k, LoopRV loop, IntRV inner, LoopRV out[2])
+void tune_split_by(Sketch *k, LoopRV loop, IntRV inner, LoopRV out[2])
 {
   SchedArg factors[] = {{.kind = SA_NONE}, {.kind = SA_INTRV, .u.i = inner.id}};
   SchedArg args[] = {{.kind = SA_LOOP, .u.i = loop.id}, {.kind = SA_LIST, .u.list = {factors, 2}}};
@@ -221,12 +206,12 @@ static void map_rule(Sketch *k, const BlockFacts *f)
   BlockRV block = sched_get_block(k->s, f->name);
   int n = sched_get_loops(k->s, block, k->arena, &loop);
   if (n == 0) return;
-  bool rows = n > 1 && draw(&k->seed) & 1; /* rows on threads, each in vectors; or all elements as one row */
+  bool rows = n > 1 && tune_draw(&k->seed) & 1; /* rows on threads, each in vectors; or all elements as one row */
   LoopRV outer = rows ? fuse(k, n - 1, loop) : fuse(k, n, loop);
-  split_by(k, rows ? loop[n - 1] : outer, sample(k, 4, widths), part);
+  tune_split_by(k, rows ? loop[n - 1] : outer, sample(k, 4, widths), part);
   Step t = {.k = k, .what = THREADS, .loop = rows ? outer : part[0]};
-  attempt(&t);
-  vectorize(k, part[1]);
+  tune_attempt(&t);
+  tune_vectorize(k, part[1]);
   if (rows) unroll_some(k, outer);
 }
 
@@ -241,20 +226,20 @@ static void parts_rule(Sketch *k, const BlockFacts *f)
   BlockRV block = sched_get_block(k->s, f->name);
   int n = sched_get_loops(k->s, block, k->arena, &loop);
   LoopRV sum = fuse(k, n - f->space, loop + f->space);
-  split_by(k, sum, sample(k, 4, widths), part);
+  tune_split_by(k, sum, sample(k, 4, widths), part);
   Step t = {.k = k, .what = PARTS, .loop = part[1], .axis = f->space};
-  if (!attempt(&t)) return;
+  if (!tune_attempt(&t)) return;
   n = sched_get_loops(k->s, t.made, k->arena, &loop); /* results, sum, lanes in some order: lanes innermost */
   if (n >= 2) {
     Step first = {.k = k, .what = INIT, .block = t.made, .loop = loop[f->space]};
     if (f->space) { /* the parts of a result stay in registers until they are added */
       Step under = {.k = k, .what = FUSED_UNDER, .loop = loop[f->space - 1], .block = sched_get_block(k->s, f->name)};
       Step local = {.k = k, .what = LOCAL, .block = t.made};
-      if (attempt(&under)) attempt(&local);
+      if (tune_attempt(&under)) tune_attempt(&local);
       Step threads = {.k = k, .what = THREADS, .loop = loop[0]};
-      attempt(&threads);
+      tune_attempt(&threads);
     }
-    if (attempt(&first)) vectorize_last(k, first.made);
+    if (tune_attempt(&first)) vectorize_last(k, first.made);
     vectorize_last(k, t.made);
     unroll_some(k, loop[n - 2]);
   }
@@ -274,8 +259,7 @@ static void tile_loop(Sketch *k, LoopRV loop, int n, LoopRV *out)
   for (int i = 0; i < n; i++) out[i].id = (int)made.u.list.v[i].u.i;
 }
 
-/* The block that reads what this one writes, if it is the only one and a map; alike: over as many axes. */
-static const char *follower(Sketch *k, BlockRV block, bool alike)
+const char *tune_follower(Sketch *k, BlockRV block, bool alike)
 {
   BlockRV *consumer;
   if (sched_get_consumers(k->s, block, k->arena, &consumer) != 1) return NULL;
@@ -301,12 +285,12 @@ static void order_tiles(Sketch *k, int space, int sums, LoopRV (*at)[LEVELS], Lo
 /* A result goes through a tile of its own, or through what follows it; false: neither can be. */
 static bool close_tile(Sketch *k, BlockRV block, LoopRV under, bool own)
 {
-  const char *next = follower(k, block, false);
+  const char *next = tune_follower(k, block, false);
   Step t = {.k = k, .what = FUSED_UNDER, .loop = under};
   if (next) t.block = sched_get_block(k->s, next);
   else if (own) t.block = sched_cache_write(k->s, block, 0, "global", 0, NULL);
   else return false;
-  if (!attempt(&t)) return false;
+  if (!tune_attempt(&t)) return false;
   vectorize_last(k, t.block);
   return true;
 }
@@ -317,7 +301,7 @@ static void tile_rule(Sketch *k, const BlockFacts *f)
   LoopRV sum[MAX_LOOPS][SUMS];
   LoopRV outer[2 * MAX_LOOPS];
   LoopRV *loop;
-  uint64_t form = draw(&k->seed);
+  uint64_t form = tune_draw(&k->seed);
   BlockRV block = sched_get_block(k->s, f->name);
   int n = sched_get_loops(k->s, block, k->arena, &loop);
   const Block *b = sched_block_stmt(k->s, block)->u.block;
@@ -336,32 +320,79 @@ static void tile_rule(Sketch *k, const BlockFacts *f)
     for (int i = 0; i < space; i++) outer[nouter++] = at[i][level];
   LoopRV threads = fuse(k, nouter, outer);
   Step t = {.k = k, .what = THREADS, .loop = threads};
-  attempt(&t);
+  tune_attempt(&t);
   Step first = {.k = k, .what = INIT, .block = block, .loop = sum[0][0]};
-  if (attempt(&first)) vectorize_last(k, first.made);
-  vectorize(k, at[space - 1][LEVELS - 1]);
+  if (tune_attempt(&first)) vectorize_last(k, first.made);
+  tune_vectorize(k, at[space - 1][LEVELS - 1]);
   unroll_some(k, threads);
 }
 
 /* ---- sums in registers ----------------------------------------------------------------------------------- */
 
+/* Axes of a buffer in another order: `to[d]` is the place of axis d.  An axis that is in words stands there as their
+ * number, and its place in a word comes last of all. */
+static void reorder_axes(Step *t, BlockRV block, const Buffer *b, const int *to, int word)
+{
+  enum { WORD = 4 };
+  Sched *s = t->k->s;
+  Module *m = sched_module(s);
+  int n = b->ndim;
+  IndexMap *map = arena_new_of(m->arena, IndexMap);
+  const Var **in = arena_array(m->arena, const Var *, n);
+  const Expr **out = arena_array(m->arena, const Expr *, n + 1);
+  for (int d = 0; d < n; d++) {
+    in[d] = var_new(m, arena_printf(m->arena, "i%d", d), b->shape[d]->dtype, VAR_PLAIN);
+    const Expr *size = expr_int(m, b->shape[d]->dtype, WORD);
+    out[to[d]] = d == word ? expr_floordiv(m, var_expr(in[d]), size) : var_expr(in[d]);
+    if (d == word) out[n] = expr_floormod(m, var_expr(in[d]), size);
+  }
+  *map = (IndexMap){n, word < 0 ? n : n + 1, in, out};
+  sched_transform_layout(s, block, true, 0, map, NULL);
+}
+
+/* Places of axes with some of them last, in this order. */
+static void places(int n, int nlast, const int *last, int *to)
+{
+  int at = 0;
+  for (int d = 0; d < n; d++) {
+    to[d] = -1;
+    for (int i = 0; i < nlast; i++)
+      if (last[i] == d) to[d] = n - nlast + i;
+    if (to[d] < 0) to[d] = at++;
+  }
+}
+
 /* A copy of what the block reads, with one axis last. */
 static void transpose(Step *t)
 {
-  Sched *s = t->k->s;
-  Module *m = sched_module(s);
-  const Buffer *b = sched_block_stmt(s, t->block)->u.block->reads[t->read].buffer;
-  int n = b->ndim;
-  t->made = sched_cache_read(s, t->block, t->read, "global", 1, &t->block);
-  IndexMap *map = arena_new_of(m->arena, IndexMap);
-  const Var **in = arena_array(m->arena, const Var *, n);
-  const Expr **out = arena_array(m->arena, const Expr *, n);
-  for (int d = 0; d < n; d++) in[d] = var_new(m, arena_printf(m->arena, "i%d", d), b->shape[d]->dtype, VAR_PLAIN);
-  for (int d = 0, k = 0; d < n; d++)
-    if (d != t->axis) out[k++] = var_expr(in[d]);
-  out[n - 1] = var_expr(in[t->axis]);
-  *map = (IndexMap){n, n, in, out};
-  sched_transform_layout(s, t->made, true, 0, map, NULL);
+  int to[MAX_RANK];
+  const Buffer *b = sched_block_stmt(t->k->s, t->block)->u.block->reads[t->read].buffer;
+  places(b->ndim, 1, &t->axis, to);
+  t->made = sched_cache_read(t->k->s, t->block, t->read, "global", 1, &t->block);
+  reorder_axes(t, t->made, b, to, -1);
+}
+
+/* The same with words of another axis behind it: …, word / 4, axis, word % 4. */
+static void make_words(Step *t)
+{
+  int to[MAX_RANK];
+  const Buffer *b = sched_block_stmt(t->k->s, t->block)->u.block->reads[t->read].buffer;
+  places(b->ndim, 2, (int[]){t->word, t->axis}, to);
+  t->made = sched_cache_read(t->k->s, t->block, t->read, "global", 1, &t->block);
+  reorder_axes(t, t->made, b, to, t->word);
+}
+
+/* What the block writes along one of its iterations comes last. */
+static void put_last(Step *t)
+{
+  int to[MAX_RANK];
+  const Block *b = sched_block_stmt(t->k->s, t->block)->u.block;
+  const Stmt *store = b->body;
+  int axis = store->u.store.n - 1;
+  while (axis > 0 && store->u.store.index[axis] != var_expr(b->iter[t->axis].var)) axis--;
+  if (axis == store->u.store.n - 1) return;
+  places(store->u.store.n, 1, &axis, to);
+  reorder_axes(t, t->block, store->u.store.buffer, to, -1);
 }
 
 typedef struct Strided {
@@ -391,11 +422,11 @@ static void line_up_reads(Sketch *k, BlockRV block, const Var *vector)
     expr_visit(k->ctx, b->body->u.store.value, look_for, &x);
     if (x.axis < 0 || b->reads[i].buffer == b->writes[0].buffer) continue;
     Step t = {.k = k, .what = TRANSPOSE, .block = block, .read = i, .axis = x.axis};
-    if (!attempt(&t)) continue;
+    if (!tune_attempt(&t)) continue;
     LoopRV *loop;
     int n = sched_get_loops(k->s, t.made, k->arena, &loop);
     Step threads = {.k = k, .what = THREADS, .loop = loop[0]};
-    if (n) attempt(&threads);
+    if (n) tune_attempt(&threads);
     b = sched_block_stmt(k->s, block)->u.block;
   }
 }
@@ -409,10 +440,10 @@ static void write_out(Sketch *k, BlockRV block, int from)
   int64_t steps = 1;
   for (int i = n - 2; i >= from; i--) {
     Step t = {.k = k, .what = WRITTEN_OUT, .loop = loop[i]};
-    steps *= loop_extent(k, loop[i]);
-    if (steps <= MOST) attempt(&t);
+    steps *= tune_loop_extent(k, loop[i]);
+    if (steps <= MOST) tune_attempt(&t);
   }
-  if (n > from) vectorize(k, loop[n - 1]);
+  if (n > from) tune_vectorize(k, loop[n - 1]);
 }
 
 /* How wide the vectors are and how many rows of them there are: as the registers hold, most of them used. */
@@ -434,11 +465,10 @@ static RegisterTile draw_tile(Sketch *k, int64_t columns, int64_t rows, int64_t 
       bool full = 3 * sums >= room || rows < heights[h + (h + 1 < HEIGHTS)] || (w + 2) * lanes > columns;
       if (sensible && sums <= room && (full || n == 0)) fit[n++] = (RegisterTile){w, h};
     }
-  return fit[n ? draw(&k->seed) % (uint64_t)n : 0];
+  return fit[n ? tune_draw(&k->seed) % (uint64_t)n : 0];
 }
 
-/* Divisors of the sum's extent that may be written out. */
-static int steps_of(int64_t extent, int64_t *out)
+int tune_steps_of(int64_t extent, int64_t *out)
 {
   int n = 0;
   for (int64_t d = 1; d <= 16 && n < MAX_CHOICES; d++)
@@ -446,26 +476,36 @@ static int steps_of(int64_t extent, int64_t *out)
   return n;
 }
 
+void tune_close_registers(Sketch *k, BlockRV block, int nouter, const LoopRV *outer, LoopRV sum)
+{
+  const char *next = tune_follower(k, block, true);
+  Step under = {.k = k, .what = FUSED_UNDER, .loop = outer[nouter - 1]};
+  under.block = next ? sched_get_block(k->s, next) : sched_cache_write(k->s, block, 0, "local", 0, NULL);
+  bool closed = tune_attempt(&under);
+  Step local = {.k = k, .what = LOCAL, .block = block};
+  if (closed && next) tune_attempt(&local);
+  if (closed) write_out(k, under.block, nouter);
+  Step first = {.k = k, .what = INIT, .block = block, .loop = sum};
+  if (tune_attempt(&first)) write_out(k, first.made, nouter);
+}
+
+void tune_share_outer(Sketch *k, int n, const LoopRV *loop)
+{
+  Step threads = {.k = k, .what = THREADS, .loop = fuse(k, n, loop)};
+  tune_attempt(&threads);
+}
+
 /* Sums go through a tile of their own, or into what follows; then the marks. */
 static void finish_registers(Sketch *k, BlockRV block, int nouter, const LoopRV *outer, LoopRV sum, int ninner,
                              const LoopRV *inner)
 {
-  const char *next = follower(k, block, true);
-  Step under = {.k = k, .what = FUSED_UNDER, .loop = outer[nouter - 1]};
-  under.block = next ? sched_get_block(k->s, next) : sched_cache_write(k->s, block, 0, "local", 0, NULL);
-  bool closed = attempt(&under);
-  Step local = {.k = k, .what = LOCAL, .block = block};
-  if (closed && next) attempt(&local);
-  if (closed) write_out(k, under.block, nouter);
-  Step first = {.k = k, .what = INIT, .block = block, .loop = sum};
-  if (attempt(&first)) write_out(k, first.made, nouter);
+  tune_close_registers(k, block, nouter, outer, sum);
   for (int i = 0; i < ninner - 1; i++) {
     Step t = {.k = k, .what = WRITTEN_OUT, .loop = inner[i]};
-    attempt(&t);
+    tune_attempt(&t);
   }
-  vectorize(k, inner[ninner - 1]);
-  Step threads = {.k = k, .what = THREADS, .loop = fuse(k, nouter, outer)};
-  attempt(&threads);
+  tune_vectorize(k, inner[ninner - 1]);
+  tune_share_outer(k, nouter, outer);
 }
 
 static void register_rule(Sketch *k, const BlockFacts *f)
@@ -476,7 +516,7 @@ static void register_rule(Sketch *k, const BlockFacts *f)
   const Var *vector = NULL;
   int nspace = 0;
   int nsum = 0;
-  uint64_t form = draw(&k->seed);
+  uint64_t form = tune_draw(&k->seed);
   IterKind kind[MAX_LOOPS];
   for (int i = 0; i < b->niter; i++) {
     kind[i] = b->iter[i].kind;
@@ -490,16 +530,16 @@ static void register_rule(Sketch *k, const BlockFacts *f)
   int high = nspace - 2; /* the loop whose steps are rows of the tile: the next but one now and then */
   if (nspace > 2 && (form >> 8) % 3 == 0) high = (int)((form >> 16) % (uint64_t)(nspace - 1));
   RegisterTile tile =
-      draw_tile(k, loop_extent(k, space[nspace - 1]), high >= 0 ? loop_extent(k, space[high]) : 1, lanes);
-  split_by(k, space[nspace - 1], sample_as(k, WIDTHS, widths, tile.wide), column);
-  if (high >= 0) split_by(k, space[high], sample_as(k, HEIGHTS, heights, tile.high), row);
+      draw_tile(k, tune_loop_extent(k, space[nspace - 1]), high >= 0 ? tune_loop_extent(k, space[high]) : 1, lanes);
+  tune_split_by(k, space[nspace - 1], tune_sample(k, WIDTHS, widths, tile.wide), column);
+  if (high >= 0) tune_split_by(k, space[high], tune_sample(k, HEIGHTS, heights, tile.high), row);
   int nouter = 0;
   if (form >> 4 & 1) all[nouter++] = column[0]; /* columns outermost: what they read of one operand stays near */
   for (int i = 0; i < nspace - 1; i++) all[nouter++] = i == high ? row[0] : space[i];
   if (!(form >> 4 & 1)) all[nouter++] = column[0];
   int64_t steps[MAX_CHOICES];
   LoopRV part[2];
-  split_by(k, sum[nsum - 1], sample(k, steps_of(loop_extent(k, sum[nsum - 1]), steps), steps), part);
+  tune_split_by(k, sum[nsum - 1], sample(k, tune_steps_of(tune_loop_extent(k, sum[nsum - 1]), steps), steps), part);
   sum[nsum - 1] = part[0];
   n = nouter;
   for (int i = 0; i < nsum; i++) all[n++] = sum[i];
@@ -519,8 +559,7 @@ static bool is_there(Sketch *k, const char *name)
   return s && stmt_enclosing_block(s);
 }
 
-/* Loops as the expressions made them? */
-static const BlockFacts *facts_of(Sketch *k, const char *name)
+const BlockFacts *tune_facts_of(Sketch *k, const char *name)
 {
   BlockList now = blocks_of(k);
   for (int i = 0; i < now.n; i++)
@@ -547,11 +586,12 @@ static void sketch_body(Sketch *k)
   BlockList all = blocks_of(k);
   for (int pass = 0; pass < 2; pass++) /* reductions first: what follows may come under their tiles */
     for (int i = 0; i < all.n; i++) {
-      const BlockFacts *f = is_there(k, all.v[i].name) ? facts_of(k, all.v[i].name) : NULL;
+      const BlockFacts *f = is_there(k, all.v[i].name) ? tune_facts_of(k, all.v[i].name) : NULL;
       if (!f || (f->sums == 0) == (pass == 0)) continue;
       if (!f->sums) map_rule(k, f);
-      else if (is_long_sum(f) || (may_come_in_parts(k, f) && draw(&k->seed) % 3 == 0)) parts_rule(k, f);
-      else if (f->space && draw(&k->seed) % 4) register_rule(k, f);
+      else if (tune_has_dots(k, f) && tune_draw(&k->seed) % 8) tune_dots(k, f);
+      else if (is_long_sum(f) || (may_come_in_parts(k, f) && tune_draw(&k->seed) % 3 == 0)) parts_rule(k, f);
+      else if (f->space && tune_draw(&k->seed) % 4) register_rule(k, f);
       else if (f->space) tile_rule(k, f);
     }
 }
@@ -559,7 +599,7 @@ static void sketch_body(Sketch *k)
 bool tune_rule(Arena *arena, Sched *s, const Target *target, TuneRule rule, const char *block, uint64_t seed)
 {
   Sketch k = {.ctx = sched_module(s)->ctx, .arena = arena, .s = s, .target = target, .seed = seed};
-  const BlockFacts *f = is_there(&k, block) ? facts_of(&k, block) : NULL;
+  const BlockFacts *f = is_there(&k, block) ? tune_facts_of(&k, block) : NULL;
   if (!f) return false;
   switch (rule) {
   case RULE_INLINE: return !f->output && !f->sums && inline_one(&k, block);
@@ -575,6 +615,10 @@ bool tune_rule(Arena *arena, Sched *s, const Target *target, TuneRule rule, cons
     if (!f->sums || !f->space) return false;
     register_rule(&k, f);
     return true;
+  case RULE_DOTS:
+    if (!tune_has_dots(&k, f)) return false;
+    tune_dots(&k, f);
+    return true;
   case RULE_MAP:
     if (f->sums) return false;
     map_rule(&k, f);
@@ -588,7 +632,7 @@ static void free_sched(void *s) { sched_free(s); }
 Sched *tune_sketch(Arena *arena, const PrimFunc *f, const Target *target, uint64_t seed)
 {
   Sketch k = {.ctx = f->m->ctx, .arena = arena, .target = target, .seed = seed};
-  k.s = sched_new(f, draw(&k.seed));
+  k.s = sched_new(f, tune_draw(&k.seed));
   defer(k.ctx, free_sched, k.s);
   sketch_body(&k);
   return k.s;
@@ -627,8 +671,8 @@ static void mutate_tile(Text *out, const char *text, uint64_t *seed)
     p = end + strspn(end, ", ");
   }
   for (int tries = 0; tries < 16 && n > 1; tries++) {
-    int from = (int)(draw(seed) % (uint64_t)n);
-    int to = (int)(draw(seed) % (uint64_t)n);
+    int from = (int)(tune_draw(seed) % (uint64_t)n);
+    int to = (int)(tune_draw(seed) % (uint64_t)n);
     int factor = tile[from] > 1 ? least_factor(tile[from]) : 1;
     if (from == to || factor == 1) continue;
     tile[from] /= factor;
@@ -660,10 +704,10 @@ static int64_t other_choice(const char *trace, const char *at, uint64_t *seed)
 {
   enum { INLINED = -2, LOOPS = 10 };
   const char *list = strchr(line_start(trace, at), '[');
-  if (!list || list > at) return INLINED + (int64_t)(draw(seed) % LOOPS);
+  if (!list || list > at) return INLINED + (int64_t)(tune_draw(seed) % LOOPS);
   uint64_t n = 1;
   for (const char *p = list; *p && *p != ']'; p++) n += *p == ',';
-  return (int64_t)(draw(seed) % n);
+  return (int64_t)(tune_draw(seed) % n);
 }
 
 const char *tune_mutate(Arena *arena, const char *trace, const char *primitive, uint64_t *seed)
@@ -674,7 +718,7 @@ const char *tune_mutate(Arena *arena, const char *trace, const char *primitive, 
   int count = 0;
   for (const char *p = trace; (p = next_decision(p, &n, &tile)); p += n) count += decides(trace, p, primitive);
   if (!count) return trace;
-  int which = (int)(draw(seed) % (uint64_t)count);
+  int which = (int)(tune_draw(seed) % (uint64_t)count);
   const char *at = next_decision(trace, &n, &tile);
   while (!decides(trace, at, primitive) || which-- > 0) at = next_decision(at + n, &n, &tile);
   text_addn(&out, trace, (size_t)(at - trace));

@@ -76,6 +76,42 @@ static const char across[] =
     "                C[vi, vj] = T.float32(0)\n"
     "            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vj, vk]\n";
 
+/* Products of bytes: two of one sign and whole words, two of other signs that words and vectors do not divide, and a
+ * convolution whose results lie in planes. */
+static const char bytes[] =
+    "@T.prim_func\n"
+    "def f(A: T.Buffer((6, 24), 'int8'), B: T.Buffer((24, 32), 'int8'), D: T.Buffer((6, 32), 'int32')):\n"
+    "    C = T.alloc_buffer((6, 32), 'int32')\n"
+    "    for i, j, k in T.grid(6, 32, 24):\n"
+    "        with T.block('C'):\n"
+    "            vi, vj, vk = T.axis.remap('SSR', [i, j, k])\n"
+    "            with T.init():\n"
+    "                C[vi, vj] = 0\n"
+    "            C[vi, vj] = C[vi, vj] + T.cast(A[vi, vk], 'int32') * T.cast(B[vk, vj], 'int32')\n"
+    "    for i, j in T.grid(6, 32):\n"
+    "        with T.block('D'):\n"
+    "            vi, vj = T.axis.remap('SS', [i, j])\n"
+    "            D[vi, vj] = C[vi, vj] + 3\n";
+static const char odd_bytes[] =
+    "@T.prim_func\n"
+    "def f(A: T.Buffer((5, 11), 'uint8'), B: T.Buffer((13, 11), 'int8'), C: T.Buffer((5, 13), 'int32')):\n"
+    "    for i, j, k in T.grid(5, 13, 11):\n"
+    "        with T.block('C'):\n"
+    "            vi, vj, vk = T.axis.remap('SSR', [i, j, k])\n"
+    "            with T.init():\n"
+    "                C[vi, vj] = 0\n"
+    "            C[vi, vj] = C[vi, vj] + T.cast(A[vi, vk], 'int32') * T.cast(B[vj, vk], 'int32')\n";
+static const char byte_planes[] =
+    "@T.prim_func\n"
+    "def f(A: T.Buffer((8, 6, 7), 'int8'), W: T.Buffer((16, 8, 3, 3), 'int8'), C: T.Buffer((16, 4, 5), 'int32')):\n"
+    "    for o, h, v, c, y, x in T.grid(16, 4, 5, 8, 3, 3):\n"
+    "        with T.block('C'):\n"
+    "            vo, vh, vv, vc, vy, vx = T.axis.remap('SSSRRR', [o, h, v, c, y, x])\n"
+    "            with T.init():\n"
+    "                C[vo, vh, vv] = 0\n"
+    "            C[vo, vh, vv] = C[vo, vh, vv] + T.cast(A[vc, vh + vy, vv + vx], 'int32')"
+    " * T.cast(W[vo, vc, vy, vx], 'int32')\n";
+
 /* The decision that changes is one of a trace's own, and the rest of the text stays. */
 static void check_mutation(Arena *a, const char *trace, const char *changed)
 {
@@ -134,13 +170,18 @@ static void sketches_body(Ctx *ctx, void *arg)
 {
   Scope scope = scope_begin(ctx);
   (void)arg;
-  enum { N = 12 };
+  enum { N = 12, FEW = 6 };
   int tiles = check_sketches(ctx, parse(ctx, product), N, "sample_perfect_tile");
   assert_true(tiles > 0 && tiles < N); /* the others have their sums in registers */
   assert_int_equal(check_sketches(ctx, parse(ctx, product), N, "\"local\")") + tiles, N);
   assert_int_equal(check_sketches(ctx, parse(ctx, product), N, "sch.vectorize("), N);
   assert_int_equal(check_sketches(ctx, parse(ctx, total), N, "sch.rfactor("), N);
   assert_true(check_sketches(ctx, parse(ctx, across), N, "sch.transform_layout(") > 0);
+  if (target_dot(target_host(ctx), DOT_S8, DOT_S8, target_lanes(target_host(ctx), 32))) {
+    assert_true(check_sketches(ctx, parse(ctx, bytes), FEW, "sch.tensorize(") > FEW / 2);
+    assert_true(check_sketches(ctx, parse(ctx, odd_bytes), FEW, "sch.tensorize(") > FEW / 2);
+    assert_true(check_sketches(ctx, parse(ctx, byte_planes), FEW, "sch.tensorize(") > FEW / 2);
+  }
   scope_end(ctx, scope);
 }
 

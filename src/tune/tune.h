@@ -288,7 +288,7 @@ typedef struct TuneSummary {
 } TuneSummary;
 TuneSummary tune_network(Ctx *, Module *, const Target *, PassContext *, Db *, const TuneOptions *);
 
-/* ---- sketch.c: schedules by rules, for loop programs that no plan covers --------------------------------- */
+/* ---- sketch.c, dots.c: schedules by rules, for loop programs that no plan covers --------------------------------- */
 
 /* A schedule of f, drawn; its trace has the decisions.  Goes with the caller's scope.  Raises where f has no blocks. */
 Sched *tune_sketch(Arena *, const PrimFunc *f, const Target *, uint64_t seed);
@@ -298,9 +298,11 @@ typedef enum {
   RULE_PARTS,     /* a long sum with few results comes in parts */
   RULE_TILE,      /* a reduction in tiles */
   RULE_REGISTERS, /* a reduction whose sums stay in registers */
+  RULE_DOTS,      /* a sum of products of bytes, by the target's dot products */
   RULE_MAP,       /* a map: rows on threads, vectors within */
 } TuneRule;
 bool tune_rule(Arena *, Sched *, const Target *, TuneRule, const char *block, uint64_t seed);
+uint64_t tune_draw(uint64_t *seed); /* numbers that look like any; the seed goes on */
 /* The trace with one decision changed, which need not be possible; of this primitive, or, NULL, of any.  The trace
  * itself where it has none. */
 const char *tune_mutate(Arena *, const char *trace, const char *primitive, uint64_t *seed);

@@ -26,7 +26,14 @@ class ScheduleRule(Part):
         """Those for a kind of target."""
         if kind != "llvm":
             raise error.UnsupportedError(f"there are rules for llvm, not for '{kind}'")
-        return [AutoInline(), AddRFactor(), RegisterTiles(), MultiLevelTiling(), ParallelizeVectorizeUnroll()]
+        return [
+            AutoInline(),
+            DotProducts(),
+            AddRFactor(),
+            RegisterTiles(),
+            MultiLevelTiling(),
+            ParallelizeVectorizeUnroll(),
+        ]
 
 
 PyScheduleRule = ScheduleRule
@@ -176,6 +183,45 @@ class RegisterTiles(_Engine):
     rule, forms, may = "registers", 12, True
 
 
+class DotProducts(_Engine):
+    """A sum of products of bytes by the dot products of the target: words of four, one operand copied so that a vector
+    of them lies in a row, sums in registers."""
+
+    rule, forms, may = "dots", 8, True
+
+
+class MultiLevelTilingWithIntrin(DotProducts):
+    """The same under TVM's name.  The intrinsic is one of the dot products of four bytes; which of them fits is found
+    by the operands' signs and the target."""
+
+    may = False
+
+    def __init__(
+        self,
+        intrin_name: str,
+        structure: str = "SSRSRS",
+        tile_binds: Any = None,
+        max_innermost_factor: Optional[int] = 64,
+        vector_load_lens: Any = None,
+        reuse_read: Optional["ReuseType"] = None,
+        reuse_write: Optional["ReuseType"] = None,
+    ):
+        if not re.match(r"dot_\d+x4_", intrin_name):
+            raise error.UnsupportedError(
+                f"MultiLevelTilingWithIntrin: the rule is for dot products of four bytes, not for '{intrin_name}'; a rule"
+                " of your own may call sch.tensorize with it"
+            )
+        _fixed(
+            "MultiLevelTilingWithIntrin",
+            structure=(structure, ["SSRSRS"]),
+            tile_binds=(tile_binds, [None, []]),
+            max_innermost_factor=(max_innermost_factor, [64, None]),
+            vector_load_lens=(vector_load_lens, [None, []]),
+        )
+        for name, kept in (("reuse_read", reuse_read), ("reuse_write", reuse_write)):
+            _fixed("MultiLevelTilingWithIntrin", **{name: (kept.req if kept else "may", ["may"])})
+
+
 class MultiLevelTiling(_Engine):
     """A reduction in tiles: four levels over space, two over the sum; the outermost on threads, the innermost as
     vectors, results in a tile of their own or with the block that follows."""
@@ -272,7 +318,8 @@ class ApplyCustomRule(ScheduleRule):
 
 globals()["__getattr__"] = absent(
     "schedule_rule",
-    "AutoInline, InlineConstantScalars, AddRFactor, RegisterTiles, MultiLevelTiling, ParallelizeVectorizeUnroll and"
+    "AutoInline, InlineConstantScalars, AddRFactor, RegisterTiles, DotProducts, MultiLevelTiling,"
+    " MultiLevelTilingWithIntrin, ParallelizeVectorizeUnroll and"
     " ApplyCustomRule"
     " are there, and rules of your own; those for GPUs are not",
 )

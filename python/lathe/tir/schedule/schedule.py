@@ -243,7 +243,7 @@ def _argument(sch: Schedule, kind: str, value: Any) -> Any:
     """A Python argument as the primitive takes it."""
     if isinstance(value, str):
         if kind == "intrin":
-            return TensorIntrin.get(value)
+            return value if re.fullmatch(r"dot_\d+x4_u?int8_u?int8", value) else TensorIntrin.get(value)
         if re.search(r"\bblock\b", kind) and "str" not in kind:
             return sch.get_block(value)
         return value
