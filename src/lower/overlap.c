@@ -385,8 +385,7 @@ static Stmt *own_vectors(Tail *t, Stmt *s, const Expr *whole)
   const Var *step = var_new(m, t->io->name, d, VAR_PLAIN);
   const Expr *first = expr_mul(m, whole, lower_int(m, whole, t->lanes));
   const Expr *count = expr_floordiv(m, expr_sub(m, t->length, first), lower_int(m, first, t->own));
-  const Expr *start =
-      expr_add(m, expr_cast(m, d, first), expr_mul(m, step->expr, expr_int(m, d, t->own)));
+  const Expr *start = expr_add(m, expr_cast(m, d, first), expr_mul(m, step->expr, expr_int(m, d, t->own)));
   Stmt *body = copy_body(t, first_body(t, s), (Copy){.kind = NARROW, .start = start});
   return stmt_for(m, step, expr_int(m, d, 0), expr_cast(m, d, expr_simplify(t->an, count)), FOR_SERIAL, NULL, body);
 }

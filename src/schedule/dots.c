@@ -28,8 +28,9 @@ static const char what[] = "        for i, k in T.grid(%d, 4):\n"
                            "            with T.block(\"update\"):\n"
                            "                vi, vk = T.axis.remap(\"SR\", [i, k])\n"
                            "                C[vi] = C[vi] + T.cast(A[vk], \"int32\") * T.cast(B[vi, vk], \"int32\")\n";
-static const char how[] = "        for i in T.vectorized(%d):\n"
-                          "            C[i] = C[i] + T.dot(A[0], A[1], A[2], A[3], B[i, 0], B[i, 1], B[i, 2], B[i, 3])\n";
+static const char how[] =
+    "        for i in T.vectorized(%d):\n"
+    "            C[i] = C[i] + T.dot(A[0], A[1], A[2], A[3], B[i, 0], B[i, 1], B[i, 2], B[i, 3])\n";
 
 static const PrimFunc *parse_form(Sched *s, int n, const char *a, const char *b, const char *body)
 {

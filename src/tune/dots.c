@@ -15,8 +15,8 @@
 enum { WORD = 4 };
 
 typedef struct DotForm {
-  int lane, word;                        /* iterations of the block */
-  const Buffer *data, *weight;           /* weight: the one with the lanes */
+  int lane, word;                          /* iterations of the block */
+  const Buffer *data, *weight;             /* weight: the one with the lanes */
   int data_word, weight_word, weight_lane; /* their axes */
 } DotForm;
 

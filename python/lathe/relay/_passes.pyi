@@ -7,8 +7,8 @@ from typing import Any, Optional
 from lathe._ir.transform import Pass
 
 __all__ = [
-    "InferType", "SimplifyInference", "FlattenAtrousConv", "FakeQuantizationToInteger", "LegalizeQnn", "ByTable",
-    "CanonicalizeQnn", "Legalize", "FoldConstant", "LiftWeights", "SimplifyExpr", "DynamicToStatic",
+    "InferType", "SimplifyInference", "FlattenAtrousConv", "PatchRows", "FakeQuantizationToInteger", "LegalizeQnn",
+    "ByTable", "CanonicalizeQnn", "Legalize", "FoldConstant", "LiftWeights", "SimplifyExpr", "DynamicToStatic",
     "DeadCodeElimination", "EliminateCommonSubexpr", "ForwardFoldScaleAxis", "BackwardFoldScaleAxis",
     "FoldScaleAxis", "FuseAttention", "CanonicalizeOps", "CanonicalizeCast", "AlterOpLayout", "ConvertLayout",
     "FuseOps", "DefuseOps", "WrapCalls", "CombineParallelConv2D", "CombineParallelDense",
@@ -25,6 +25,9 @@ def SimplifyInference() -> Pass:
 
 def FlattenAtrousConv() -> Pass:
     """a convolution over blocks that were moved to the batch becomes one with dilation"""
+
+def PatchRows() -> Pass:
+    """the first layers are computed a band of rows at a time, where relay.PatchRows.patches says so"""
 
 def FakeQuantizationToInteger(hard_fail: Optional[bool] = None, use_qat: Optional[bool] = None) -> Pass:
     """what stands between qnn.dequantize and qnn.quantize is computed in integers"""
