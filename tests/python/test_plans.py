@@ -243,11 +243,11 @@ GENERIC = [
 ]
 
 
-def run_text(folder, text, x, plans=""):
+def run_text(folder, text, x, plans="", key="lathe.plans"):
     """What a function of %x gives, and "WORKLOAD PLAN" of its kernel as the artefact has it."""
     sizes = ", ".join(map(str, x.shape))
     mod = lathe.parser.fromtext(f'#[version = "0.0.5"]\ndef @main(%x: Tensor[({sizes}), float32]) {{ {text} }}')
-    with lathe.transform.PassContext(opt_level=3, config={"lathe.plans": plans}):
+    with lathe.transform.PassContext(opt_level=3, config={key: plans}):
         library = relay.build(mod, target="llvm -num-cores=2")
     runner = graph_executor.GraphModule(library["default"](lathe.cpu(0)))
     runner.set_input("x", x)
@@ -293,3 +293,17 @@ def test_a_generic_plan_says_what_it_may_be(tmp_path):
         subprocess.run([*command, *more, "--dump-dir", tmp_path / loops[2:5]], check=True, capture_output=True)
         (kernel,) = (tmp_path / loops[2:5]).glob("*.tir")
         assert (loops in kernel.read_text()) and (("T.parallel(" in kernel.read_text()) != bool(more))
+
+
+def test_the_generic_schedule_is_tuned(tmp_path):
+    """Its plans are candidates, and a measured one is taken in the place of the untuned."""
+    x = np.random.default_rng(4).standard_normal((31, 500)).astype("float32")
+    mod = lathe.parser.fromtext('#[version = "0.0.5"]\ndef @main(%x: Tensor[(31, 500), float32]) { sum(%x, axis=[1]) }')
+    (task,) = lathe.tuning.extract_tasks(mod)
+    other = "generic{vectors=2, threads=1, rows=4, along=True}"
+    assert task.base.startswith("generic{vectors=0") and other in dict(task.plans) and len(task.plans) == 100
+    workload = run_text(tmp_path, "sum(%x, axis=[1])", x)[1].split()[0]
+    for line in (f"{workload} {other}", f"{workload} {task.base} => {other}"):
+        got, taken = run_text(tmp_path, "sum(%x, axis=[1])", x, line, "lathe.tuned")
+        assert taken == f"{workload} {other}"
+        np.testing.assert_allclose(got, x.sum(1), rtol=1e-4, atol=1e-4)
