@@ -317,9 +317,24 @@ static LLVMValueRef add_up(Gen *g, const Sum *s, bool moving)
   return sum ? sum : gen_int(g, g->i64, 0);
 }
 
+/* The same pointer, of which LLVM knows no more than what memory it is in. */
+static LLVMValueRef unknown_pointer(Gen *g, LLVMValueRef p)
+{
+  LLVMTypeRef type = LLVMTypeOf(p);
+  return gen_intrinsic(g, "llvm.strip.invariant.group", 1, &type, 1, &p);
+}
+
+/* The same number, of which LLVM knows nothing. */
+static LLVMValueRef unknown_number(Gen *g, LLVMValueRef v)
+{
+  return LLVMBuildPtrToInt(g->b, unknown_pointer(g, LLVMBuildIntToPtr(g->b, v, g->ptr, "")), g->i64, "");
+}
+
 /* Where an element lies, said so that LLVM finds the loop's pointers at once: what does not change in the innermost loop
  * is one pointer of which nothing else is known.  Given the whole sum, LLVM's loop strength reduction tries each way to
- * take it apart, for every access of the loop, which was half of the time that a kernel took to compile. */
+ * take it apart, for every access of the loop, which was half of the time that a kernel took to compile.  A sum that
+ * stays whole is one step on the way back to the memory: its passes follow few, and take loads whose ways are of unequal
+ * length for loads of different memory. */
 static Spot find_spot(Gen *g, const Buffer *buffer, const Expr *index)
 {
   Sum s = {0};
@@ -328,9 +343,8 @@ static Spot find_spot(Gen *g, const Buffer *buffer, const Expr *index)
   for (int i = 0; i < s.n; i++) moving += s.moves[i];
   Spot spot = spot_of(g, buffer, add_up(g, &s, moving == s.n));
   if (moving && moving < s.n) {
-    LLVMValueRef p = spot_address(g, buffer, spot, 0);
-    LLVMTypeRef type = LLVMTypeOf(p);
-    spot = (Spot){gen_intrinsic(g, "llvm.strip.invariant.group", 1, &type, 1, &p), add_up(g, &s, true), 0};
+    if (s.n - moving > 1) spot.at = unknown_number(g, spot.at);
+    spot = (Spot){unknown_pointer(g, spot_address(g, buffer, spot, 0)), add_up(g, &s, true), 0};
   }
   return spot.further = s.number, spot;
 }
