@@ -67,13 +67,6 @@ static void begin_entry(Writer *w, int k)
     w->bytes[i] = linkable_identifier(w->arena, &used, arena_printf(w->arena, "in_%s", w->pool[i]), "");
 }
 
-static int64_t elements(const ProgPort *port)
-{
-  int64_t n = 1;
-  for (int d = 0; d < port->ndim; d++) n *= port->dim[d];
-  return n;
-}
-
 /* The weights' names in C. */
 static const char *const_name(Writer *w, int i) { return arena_printf(w->arena, "%s_w%d", w->name, i); }
 
@@ -165,7 +158,7 @@ static void put_entry_sizes(Writer *w)
     for (int i = 0; i < (k ? e->output.n : e->input.n); i++) {
       const char *name = upper_of(w->arena, k ? w->out[i] : w->in[i]);
       const AotPlace *at = k ? &w->entry->output[i] : &w->entry->input[i];
-      text_printf(&w->t, "#define %s_%s_ELEMENTS %" PRId64 "\n", prefix, name, elements(&port[i]));
+      text_printf(&w->t, "#define %s_%s_ELEMENTS %" PRId64 "\n", prefix, name, program_port_elements(&port[i]));
       if (port[i].scale > 0)
         text_printf(&w->t, "#define %s_%s_SCALE %.9e\n#define %s_%s_ZERO_POINT (%" PRId64 ")\n", prefix, name,
                     port[i].scale, prefix, name, port[i].zero);
@@ -570,7 +563,7 @@ static void put_calls(Writer *w)
   const ProgIns *ret = &f->ins.v[f->ins.n - 1];
   for (int i = 0; i < ret->narg; i++)
     put_copy(w, &to->output[i], &to->at[ret->arg[i]],
-             elements(&to->e->output.v[i]) * dtype_bytes(to->e->output.v[i].dtype));
+             program_port_elements(&to->e->output.v[i]) * dtype_bytes(to->e->output.v[i].dtype));
 }
 
 /* The calls are written first: they tell what is used. */

@@ -60,16 +60,9 @@ static void write_file(const Maker *m, const char *path, const char *text, size_
 
 /* ---- vectors.h and check.c -------------------------------------------------------------------------------------- */
 
-static int64_t elements(const ProgPort *port)
-{
-  int64_t n = 1;
-  for (int d = 0; d < port->ndim; d++) n *= port->dim[d];
-  return n;
-}
-
 static void put_vector(const Maker *m, Text *t, const char *kind, int i, const ProgPort *port, const MicroBytes *bytes)
 {
-  int64_t n = elements(port);
+  int64_t n = program_port_elements(port);
   if ((int64_t)bytes->n != n * dtype_bytes(port->dtype))
     raise(m->ctx, ERR_ARGUMENT, NOWHERE, "%s '%s' takes %s, %lld bytes, not %zu", kind, port->name, port->type,
           (long long)(n * dtype_bytes(port->dtype)), bytes->n);
@@ -88,7 +81,7 @@ static const char *vectors_text(const Maker *m, const MicroBytes *in, const Micr
   for (int i = 0; i < e->output.n; i++) {
     put_vector(m, &t, "expected", i, &e->output.v[i], &out[i]);
     text_printf(&t, "static %s output%d[%lld] __attribute__((aligned(8)));\n", linkable_c_type(e->output.v[i].dtype), i,
-                (long long)(elements(&e->output.v[i]) ? elements(&e->output.v[i]) : 1));
+                (long long)(program_port_elements(&e->output.v[i]) ? program_port_elements(&e->output.v[i]) : 1));
   }
   int layers = 0;
   Text names = text_new(m->arena);

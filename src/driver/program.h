@@ -137,6 +137,13 @@ typedef struct ProgPort {
   double scale; /* of a quantized one: an element stands for scale * (element - zero); 0: of any other */
   int64_t zero;
 } ProgPort;
+/* Of one whose sizes are known. */
+static inline int64_t program_port_elements(const ProgPort *port)
+{
+  int64_t n = 1;
+  for (int d = 0; d < port->ndim; d++) n *= port->dim[d];
+  return n;
+}
 
 /* The memory that one ALLOC or COPY of a static function asks for. */
 typedef struct Piece {
