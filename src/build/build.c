@@ -50,16 +50,13 @@ static void check_names(Ctx *ctx, int n, PrimFunc *const *f)
         raise(ctx, ERR_ARGUMENT, NOWHERE, "build: two functions are named '%s'; rename one of them", f[i]->name);
 }
 
-/* The LLVM target on a machine whose Lathe was built without LLVM is served by
- * the C backend, as long as a C compiler for it is at hand: that is this machine. */
-static const Target *without_llvm(Built *b)
+const Target *build_target(Ctx *ctx, Arena *arena, const Target *t)
 {
-  const Target *t = b->target;
-  if (t->codegen != CODEGEN_LLVM) return t;
+  if (t->codegen != CODEGEN_LLVM || codegen_has_llvm()) return t;
   if (!t->is_host)
-    raise(b->ctx, ERR_UNSUPPORTED, NOWHERE,
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE,
           "target %s: this Lathe was built without LLVM, which code for another machine needs", t->text);
-  Target *served = arena_copy(b->m->arena, t, sizeof *t);
+  Target *served = arena_copy(arena, t, sizeof *t);
   served->codegen = CODEGEN_C;
   return served;
 }
@@ -87,7 +84,7 @@ Kernel *build_kernel(Module *m, const PrimFunc *f, const Target *t, const LowerC
 
 static Code *build_in_order(Built *b, int n, PrimFunc *const *f, const BuildOptions *o)
 {
-  const Target *t = without_llvm(b);
+  const Target *t = build_target(b->ctx, b->m->arena, b->target);
   Kernel **kernel = arena_array(scratch(b->ctx), Kernel *, n);
   for (int i = 0; i < n; i++) {
     kernel[i] = build_kernel(b->m, f[i], t, o->config);

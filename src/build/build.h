@@ -17,6 +17,9 @@ typedef struct BuildOptions {
 Built *build_funcs_with(Ctx *, int n, PrimFunc *const *, const Target *, const BuildOptions *);
 /* A function, checked and lowered in m. */
 Kernel *build_kernel(Module *m, const PrimFunc *, const Target *, const LowerConfig *);
+/* The target that plans and code are made for: itself, or in the arena, where Lathe was built without LLVM, the same
+ * machine served by the C backend (this one, which a C compiler is at hand for). */
+const Target *build_target(Ctx *, Arena *, const Target *);
 /* Refuses a target that no code can be made for here, before work is put into it. */
 void build_check_target(Ctx *, const Target *);
 Built *built_retain(Built *);

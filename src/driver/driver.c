@@ -304,11 +304,12 @@ static const DeviceList *take_targets(Program *p, const CompileOptions *o, PassC
     for (int i = 0; i < o->ntargets; i++) vec_push(p->arena, &targets, o->targets[i]);
     pc->targets = targets;
   }
-  if (o->aot) {
-    Targets as_c = {0};
-    for (int i = 0; i < pc->targets.n; i++) vec_push(p->arena, &as_c, aot_target(p->ctx, pc->targets.v[i]));
-    pc->targets = as_c;
+  Targets served = {0};
+  for (int i = 0; i < pc->targets.n; i++) {
+    const Target *t = pc->targets.v[i];
+    vec_push(p->arena, &served, o->aot ? aot_target(p->ctx, t) : build_target(p->ctx, p->arena, t));
   }
+  pc->targets = served;
   const DeviceList *list = pass_devices(pc, p->arena);
   check_targets(p->ctx, list);
   for (int i = 0; i < list->n; i++) {
