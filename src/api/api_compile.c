@@ -332,8 +332,16 @@ static void read_shapes(Call *c, int i, ImportOptions *o)
   for (int k = 0; k < n; k++) {
     const LatheValue *dims = &v[k].u.list[1];
     int64_t *dim = arena_array(scratch(c->ctx), int64_t, dims->n);
-    for (int64_t j = 0; j < dims->n; j++) dim[j] = dims->u.list[j].tag == LATHE_INT ? dims->u.list[j].u.i : -1;
-    shape[k] = (ShapeBinding){api_value_text(c, &v[k].u.list[0]), (int)dims->n, dim};
+    SizeRange *range = arena_array(scratch(c->ctx), SizeRange, dims->n);
+    for (int64_t j = 0; j < dims->n; j++) {
+      const LatheValue *d = &dims->u.list[j];
+      dim[j] = d->tag == LATHE_INT ? d->u.i : -1;
+      range[j] = (SizeRange){0};
+      if (d->tag == LATHE_LIST) range[j] = (SizeRange){d->u.list[0].u.i, d->u.list[1].u.i};
+      /* a range that ends with 0 is refused by what reads it, as others that are none */
+      if (d->tag == LATHE_LIST && !range[j].most) range[j].most = -1;
+    }
+    shape[k] = (ShapeBinding){api_value_text(c, &v[k].u.list[0]), (int)dims->n, dim, range};
   }
   o->nshapes = n;
   o->shape = shape;
@@ -666,13 +674,13 @@ const ApiFunction api_compile_functions[] = {
   {"pass_run", "m: module, name: str, options: list[[str, option]], p: passcontext -> module", "one pass", run_pass},
   {"pass_pipeline", "m: module, p: passcontext -> module", "the default passes of the level", run_pipeline},
   {"onnx_import",
-   "address: address?, bytes: int?, path: str?, shapes: list[[str, list[int?]]], external_root: str?, opset: int?, "
+   "address: address?, bytes: int?, path: str?, shapes: list[[str, list[size]]], external_root: str?, opset: int?, "
    "keep_params: "
    "bool? -> list[any]",
    "module, operators used, nodes folded, bytes of weights, parameters (name, address, bytes, dtype, shape)",
    import_onnx},
   {"tflite_import",
-   "address: address?, bytes: int?, path: str?, shapes: list[[str, list[int?]]], keep_params: bool? -> list[any]",
+   "address: address?, bytes: int?, path: str?, shapes: list[[str, list[size]]], keep_params: bool? -> list[any]",
    "the same of a TFLite model", import_tflite},
   {"tflite_ops", " -> list[list[any]]", "TFLite's builtin operators that can be imported: name, newest version known",
    tflite_ops},

@@ -37,6 +37,7 @@ static const struct {
   {"value", "[str, address?, str, list[int]]|[str, list[value]]"},
   {"script", "bool|int|float|str|expr|list[script]?"},
   {"pattern", "[str]|[str, node|list[pattern]]|[str, type, int, list[pattern]]"},
+  {"size", "int|[int, int]?"},      /* of an input: none stays open, two are a range that it is likely to be in */
   {"row", "[str, list[int], any]"}, /* of a dataflow pattern */
 };
 

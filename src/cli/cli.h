@@ -84,6 +84,9 @@ int cli_run_man(LatheContext *, const Options *);
 LatheValue cli_str_value(const char *);
 LatheValue cli_none_value(void);
 LatheValue cli_int_value(int64_t);
+/* A size of --shape: 224; ? (least -1); 1..8; ~224, a range of one.  most 0: not a range.  Gives what stands behind it;
+ * NULL: it is none. */
+const char *cli_read_size(const char *, int64_t *least, int64_t *most);
 LatheValue cli_bool_value(bool);
 /* Calls a function of the compiler; false and a report when it is refused. */
 bool cli_call(LatheContext *, int *status, const char *name, int n, const LatheValue *args, LatheValue *out);

@@ -18,6 +18,7 @@ static LatheValue list_value(const LatheValue *v, int64_t n)
 
 typedef struct Pairs {
   LatheValue pair[MAX_VALUES], item[MAX_VALUES][2], dims[MAX_VALUES][LATHE_RT_MAX_RANK];
+  LatheValue range[MAX_VALUES][LATHE_RT_MAX_RANK][2];
   char *name[MAX_VALUES];
   int n;
 } Pairs;
@@ -36,24 +37,42 @@ static const char *split_name(Pairs *p, const char *text)
   return eq + 1;
 }
 
-/* --shape input=1,3,224,224; ? or -1 keeps a size open. */
+const char *cli_read_size(const char *p, int64_t *least, int64_t *most)
+{
+  char *end = (char *)(uintptr_t)(p + 1);
+  bool likely = *p == '~';
+  *least = -1;
+  *most = 0;
+  if (*p == '?') return end;
+  p += likely;
+  *least = strtoll(p, &end, 10);
+  if (end == p || *least < (likely ? 1 : -1)) return NULL;
+  if (likely) *most = *least;
+  if (likely || strncmp(end, "..", 2)) return end;
+  p = end + 2;
+  *most = strtoll(p, &end, 10);
+  return end == p || *least < 1 || *most < *least ? NULL : end;
+}
+
+/* --shape input=1,3,224,224; ? or -1 keeps a size open, a range says what it is likely to be then. */
 static bool read_shapes(const Options *o, Pairs *out, int *status)
 {
   for (int i = 0; i < o->shapes.n; i++) {
     const char *p = split_name(out, o->shapes.v[i]);
     int n = 0;
     while (p && *p && n < LATHE_RT_MAX_RANK) {
-      char *end;
-      bool open = *p == '?';
-      long long d = open ? -1 : strtoll(p, &end, 10);
-      if (open) end = (char *)(uintptr_t)(p + 1);
-      if (end == p || (*end && *end != ',') || d < -1) break;
-      out->dims[i][n++] = d < 0 ? cli_none_value() : cli_int_value(d);
+      int64_t least, most;
+      const char *end = cli_read_size(p, &least, &most);
+      if (!end || (*end && *end != ',')) break;
+      LatheValue *range = out->range[i][n];
+      range[0] = cli_int_value(least), range[1] = cli_int_value(most);
+      out->dims[i][n++] = most ? list_value(range, 2) : least < 0 ? cli_none_value() : cli_int_value(least);
       p = *end ? end + 1 : end;
     }
     if (!p || *p) {
-      *status = cli_misuse("--shape is NAME=D,D,… with whole numbers (? for a size that stays open), not '%s'",
-                           o->shapes.v[i]);
+      *status =
+          cli_misuse("--shape is NAME=D,D,… with whole numbers (?, 1..8 or ~224 for a size that stays open), not '%s'",
+                     o->shapes.v[i]);
       out->n += p != NULL;
       return false;
     }

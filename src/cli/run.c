@@ -141,7 +141,7 @@ static bool known_names(const Values *given, int n, const LatheRtEntry *const *e
   return true;
 }
 
-/* The shape to fill: the model's, with open sizes from --shape. */
+/* The shape to fill: the model's, with open sizes from --shape, of a range the least. */
 static bool input_shape(const Options *o, const LatheRtPort *port, int64_t *shape, int *status)
 {
   for (int32_t i = 0; i < port->ndim; i++) shape[i] = port->shape[i];
@@ -150,10 +150,10 @@ static bool input_shape(const Options *o, const LatheRtPort *port, int64_t *shap
     if (strncmp(o->shapes.v[k], port->name, n) || o->shapes.v[k][n] != '=') continue;
     const char *p = o->shapes.v[k] + n + 1;
     for (int32_t i = 0; i < port->ndim && *p; i++) {
-      char *end;
-      long long d = strtoll(p, &end, 10);
-      if (end == p) break;
-      shape[i] = d;
+      int64_t least, most;
+      const char *end = cli_read_size(p, &least, &most);
+      if (!end) break;
+      if (least >= 0) shape[i] = least;
       p = *end ? end + 1 : end;
     }
   }

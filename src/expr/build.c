@@ -109,7 +109,7 @@ const Var *var_new(Module *m, const char *name, DType t, VarKind kind)
 {
   if (dtype_is_string(t)) raise(m->ctx, ERR_TYPE, NOWHERE, "variable '%s': expressions do not hold strings", name);
   Var *v = arena_new_of(m->arena, Var);
-  *v = (Var){arena_strdup(m->arena, name), t, kind, m->next_id++, ctx_number(m->ctx), NULL, NULL};
+  *v = (Var){arena_strdup(m->arena, name), t, kind, m->next_id++, ctx_number(m->ctx), NULL, NULL, 0};
   v->expr = intern(m, E_VAR, t, ptr_bits(v), 0, NULL);
   if (m->origins) map_put(m->arena, m->origins, (const void *)(uintptr_t)v->origin, v);
   return v;
@@ -121,9 +121,12 @@ const Var *var_copy(Module *m, const Var *old)
   if (known) return known;
   Var *v = (Var *)(uintptr_t)var_new(m, old->name, old->dtype, old->kind);
   v->origin = old->origin;
+  v->likely = old->likely;
   if (m->origins) map_put(m->arena, m->origins, (const void *)(uintptr_t)v->origin, v);
   return v;
 }
+
+void var_set_likely(const Var *v, int64_t value) { ((Var *)(uintptr_t)v)->likely = value; }
 
 const Buffer *buffer_new(Module *m, const char *name, DType t, int ndim, const Expr *const *shape,
                          const Expr *const *strides, const Expr *elem_offset, const char *scope, int align,

@@ -256,6 +256,7 @@ struct Var {
   uint64_t origin;            /* a number that its copies in other modules share: the same variable there */
   const Expr *expr;           /* the E_VAR that names it */
   const struct IterVar *axis; /* the axis made of it (itervar_new), or NULL: te tells axes from sizes by it */
+  int64_t likely;             /* a size: what it will be, as far as somebody has said (var_set_likely), else 0 */
 };
 
 typedef enum {
@@ -338,6 +339,8 @@ struct Expr {
 const Var *var_new(Module *, const char *name, DType, VarKind);
 const Var *
 var_copy(Module *, const Var *); /* the same variable in another module; the one that is there, where origins tell it */
+/* A hint by which code that serves every value is chosen; copies of the variable have it too. */
+void var_set_likely(const Var *, int64_t);
 static inline const Expr *var_expr(const Var *v) { return v->expr; }
 
 /* strides/elem_offset may be NULL, scope NULL means "global", data NULL makes a

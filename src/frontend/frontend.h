@@ -9,10 +9,16 @@
 
 #include "op/op.h"
 
+/* What a size that stays symbolic is likely to be: code is chosen for the (geometric) middle and serves every size. */
+typedef struct SizeRange {
+  int64_t least, most; /* most 0: nobody has said */
+} SizeRange;
+
 typedef struct ShapeBinding {
   const char *input;
   int ndim;
-  const int64_t *dim; /* -1: stays symbolic */
+  const int64_t *dim;     /* -1: stays symbolic */
+  const SizeRange *range; /* as many; NULL: nobody has said anything */
 } ShapeBinding;
 
 typedef struct ImportOptions {

@@ -4,6 +4,8 @@
 
 #include "frontend/kit.h"
 
+#include <math.h>
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* Integers that the compiler knows, as a constant; NULL if it does not. */
@@ -105,6 +107,17 @@ static const Expr *declared_dim(Import *im, const SourceDim *d, const char *inpu
   return e;
 }
 
+/* Tells a symbolic size what it is likely to be; one that is known must lie in the range. */
+static void hint_dim(Import *im, const Expr *dim, SizeRange r, const char *input, int axis)
+{
+  if (!r.most) return;
+  if (dim->kind == E_INT && (dim->u.i < r.least || dim->u.i > r.most))
+    raise(im->ctx, ERR_ARGUMENT, NOWHERE,
+          "%s: dimension %d of input '%s' is %" PRId64 ", which is not in the range %" PRId64 "..%" PRId64, im->format,
+          axis, input, dim->u.i, r.least, r.most);
+  if (dim->kind == E_VAR) var_set_likely(dim->u.var, (int64_t)(sqrt((double)r.least * (double)r.most) + 0.5));
+}
+
 const Type *kit_input_type(Import *im, DType dt, const SourceInput *in, const ShapeBinding *b)
 {
   int n = in->ndim >= 0 ? in->ndim : b ? b->ndim : -1;
@@ -113,6 +126,7 @@ const Type *kit_input_type(Import *im, DType dt, const SourceInput *in, const Sh
   for (int i = 0; i < n; i++) {
     if (b && b->dim[i] >= 0) dims[i] = literal_dim(im, b->dim[i], in->name, i);
     else dims[i] = declared_dim(im, in->ndim >= 0 ? &in->dim[i] : &(SourceDim){.name = ""}, in->name, i);
+    if (b && b->range) hint_dim(im, dims[i], b->range[i], in->name, i);
     if (dims[i]->kind == E_INT && dims[i]->u.i && !int_mul(total, dims[i]->u.i, &total))
       raise(im->ctx, ERR_SHAPE, NOWHERE, "%s: the shape of input '%s' has more elements than fit in 64 bits",
             im->format, in->name);
@@ -165,6 +179,12 @@ void kit_bind_shapes(Import *im, int n, const SourceInput *in)
         raise(im->ctx, ERR_ARGUMENT, NOWHERE,
               "%s: the shape given for '%s' has %" PRId64 "; -1 leaves a dimension open", im->format, b->input,
               b->dim[k]);
+    for (int k = 0; b->range && k < b->ndim; k++)
+      if (b->range[k].most && (b->range[k].least < 1 || b->range[k].most < b->range[k].least))
+        raise(im->ctx, ERR_ARGUMENT, NOWHERE,
+              "%s: the shape given for '%s' has the range %" PRId64 "..%" PRId64
+              "; a range goes from one size, 1 or more, to another that is not less",
+              im->format, b->input, b->range[k].least, b->range[k].most);
     if (input->ndim >= 0) bind_dims(im, input, b);
   }
 }

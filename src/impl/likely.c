@@ -2,7 +2,8 @@
  *
  * Code that serves every size is chosen by how fast it is for a likely one.  A size is an expression of the model's own
  * variables, (h - 1) // 2 + 1 behind a convolution of stride 2, so that with one value for the variables all sizes of
- * a network go together: 224 of an image are 7 in a ResNet's last layers. */
+ * a network go together: 224 of an image are 7 in a ResNet's last layers.  Where the user has said what a variable is
+ * likely to be (the sizes of inputs may be ranges), that is its value. */
 #include "impl/internal.h"
 
 static bool is_binary(const Expr *e) { return e->nargs == 2 && e->kind >= E_ADD && e->kind <= E_MAX; }
@@ -12,6 +13,7 @@ static int64_t value_of(const Expr *e, int64_t variable)
 {
   Value v;
   if (e->kind == E_INT) return e->u.i;
+  if (e->kind == E_VAR && e->u.var->likely > 0) return e->u.var->likely;
   if (e->kind == E_CAST) return value_of(e->arg[0], variable);
   if (!is_binary(e)) return variable;
   Value a = value_int(DT_I64, value_of(e->arg[0], variable));
@@ -26,12 +28,19 @@ int64_t likely_size(const Expr *e, int dims)
   return v > 0 ? v : 1;
 }
 
+/* Size d of data: of the first, a batch, there is one unless somebody has said another. */
+static int64_t likely_dim(const Expr *e, int d, int dims)
+{
+  if (d || e->kind == E_INT) return likely_size(e, dims);
+  return e->kind == E_VAR && e->u.var->likely > 0 ? e->u.var->likely : 1;
+}
+
 double impl_likely_elements(const Type *t)
 {
   double n = 1;
   int dims = t->ndim > 5 ? 3 : t->ndim < 2 ? 0 : t->ndim - 2;
   for (int d = 0; d < t->ndim; d++)
-    n *= t->shape[d]->kind == E_INT ? (double)t->shape[d]->u.i : d ? (double)likely_size(t->shape[d], dims) : 1;
+    n *= t->shape[d]->kind == E_INT ? (double)t->shape[d]->u.i : (double)likely_dim(t->shape[d], d, dims);
   return n;
 }
 
@@ -41,7 +50,7 @@ static const Type *likely_type(Module *m, const Type *t)
   if (t->kind != TY_TENSOR || t->ndim < 0 || t->ndim > MAX_RANK) return t;
   int dims = t->ndim > 5 ? 3 : t->ndim < 2 ? 0 : t->ndim - 2;
   for (int d = 0; d < t->ndim; d++)
-    shape[d] = t->shape[d]->kind == E_INT ? t->shape[d] : expr_i32(m, d ? likely_size(t->shape[d], dims) : 1);
+    shape[d] = t->shape[d]->kind == E_INT ? t->shape[d] : expr_i32(m, likely_dim(t->shape[d], d, dims));
   return type_tensor(m, t->dtype, t->ndim, shape);
 }
 

@@ -77,13 +77,17 @@ def test_transposed_convolution(kernel, stride, pad):
     check(model, [(1, 6, 3, 3), (2, 6, 17, 5), (1, 6, 4, 60)])
 
 
-def plans_of(model, folder):
-    """{what kind of plan: the first line of that kind that `lathe compile --plan` takes}, of the model's one call."""
+def inspected(model, folder, *options):
+    """What `lathe inspect` says of the model."""
     path = folder / "model.onnx"
     onnx.save(model, str(path))
     program = pathlib.Path(os.environ.get("LATHE_LIBRARY_PATH", "build")) / "lathe"
-    command = [program, "inspect", path, "--alternatives", "nn.", "--target", "llvm -mcpu=native"]
-    said = subprocess.run(command, text=True, capture_output=True, check=True).stdout.splitlines()
+    return subprocess.run([program, "inspect", path, *options], text=True, capture_output=True)
+
+
+def plans_of(model, folder):
+    """{what kind of plan: the first line of that kind that `lathe compile --plan` takes}, of the model's one call."""
+    said = inspected(model, folder, "--alternatives", "nn.", "--target", "llvm -mcpu=native").stdout.splitlines()
     (workload,) = {line.split()[0] for line in said if line.startswith("nn.")}
     found = {}
     for line in said:
@@ -130,3 +134,44 @@ def test_looked_up_positions_of_volumes(tmp_path):
     model = model_of("Conv", ["n", 3, "d", "h", "w"], [w], strides=[1, 2, 1], pads=[1, 0, 1, 1, 0, 1])
     found = plans_of(model, tmp_path)
     check(model, [(1, 3, 3, 4, 3), (2, 3, 5, 7, 6), (1, 3, 2, 9, 21)], {"lathe.plans": found["conv3d.im2col across"]})
+
+
+def predicted(model, folder, shape):
+    """Microseconds of the plan that is taken for the model's one call, and its implementation."""
+    options = ["--alternatives", "nn.", "--target", "llvm -mcpu=neoverse-n1 -mtriple=aarch64-linux-gnu"]
+    said = inspected(model, folder, "--shape", shape, *options)
+    assert said.returncode == 0, said.stderr
+    taken = [line for line in said.stdout.splitlines() if line.startswith("* ")]
+    _, seconds, plan = taken[0].split(" ", 2)
+    return float(seconds), plan.split("{")[0]
+
+
+def test_ranges_steer_the_choice_and_every_size_is_served(tmp_path):
+    weight = RNG.standard_normal((16, 16, 3, 3)).astype("float32")
+    model = model_of("Conv", ["n", 16, "h", "w"], [weight], pads=[1] * 4)
+    small, large = (predicted(model, tmp_path, f"x=?,16,{size},{size}") for size in ("4..16", "~512"))
+    known = predicted(model, tmp_path, "x=1,16,512,512")
+    assert 50 * small[0] < large[0] and 0.5 < large[0] / known[0] < 2
+    assert small[1] != large[1] == known[1]
+    mod, params = relay.frontend.from_onnx(model, shape={"x": ((1, 4), 16, (4, 16), (4, 16))})
+    lib = relay.build(mod, target="llvm -mcpu=native", params=params)
+    compiled = graph_executor.GraphModule(lib["default"](lathe.cpu(0)))
+    x = RNG.standard_normal((5, 16, 40, 3)).astype("float32")
+    compiled.set_input("x", x)
+    compiled.run()
+    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+    np.testing.assert_allclose(compiled.get_output(0).numpy(), wanted, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("sizes", ["8..1", "0..4", "~", "1..", "~0"])
+def test_what_is_no_range(sizes, tmp_path):
+    said = inspected(model_of("Relu", ["n", 4]), tmp_path, "--shape", f"x={sizes},4")
+    assert said.returncode == 2 and "--shape is NAME=D,D,…" in said.stderr
+
+
+def test_ranges_that_the_model_contradicts():
+    model = model_of("Relu", ["n", 4])
+    with pytest.raises(lathe.error.LatheError, match=r"is 4, which is not in the range 5\.\.9"):
+        relay.frontend.from_onnx(model, shape={"x": (1, (5, 9))})
+    with pytest.raises(lathe.error.LatheError, match=r"the range 3\.\.2"):
+        relay.frontend.from_onnx(model, shape={"x": ((3, 2), 4)})

@@ -20,6 +20,18 @@ class ImportReport(NamedTuple):
     weights_bytes: int
 
 
+def sizes_of(shape: Optional[Dict[str, Any]]) -> List[Any]:
+    """Sizes of inputs as the importers take them: whole numbers; (least, most), a range that an open size is likely to
+    be in; anything else stays open."""
+
+    def size(d: Any) -> Any:
+        if isinstance(d, (tuple, list)) and len(d) == 2:
+            return [int(d[0]), int(d[1])]
+        return d if isinstance(d, int) and d >= 0 else None
+
+    return [[name, [size(d) for d in dims]] for name, dims in (shape or {}).items()]
+
+
 def from_onnx(
     model: Any,
     shape: Optional[Dict[str, Any]] = None,
@@ -34,7 +46,7 @@ def from_onnx(
     """A module and its parameters from a model (an onnx.ModelProto, its bytes, or a path).
 
     shape binds the sizes of inputs by name: {"input": (1, 3, 224, 224)}; -1, None and relay.Any()
-    stay symbolic.  Weights are constants of the module unless freeze_params is False: then
+    stay symbolic, and so does a range, (1, 8): kernels are chosen for its middle and serve every size.  Weights are constants of the module unless freeze_params is False: then
     they are parameters and come in the dictionary.  Types are the model's: dtype and
     convert_config, which TVM needs, change nothing."""
     if export_node_renamed_model_path is not None:
@@ -63,9 +75,7 @@ def import_onnx(
         data = model.SerializeToString()
     else:
         raise error.TypeError(f"from_onnx takes an onnx model, its bytes or a path, not a {type(model).__name__}")
-    shapes: List[Any] = [
-        [name, [d if isinstance(d, int) and d >= 0 else None for d in dims]] for name, dims in (shape or {}).items()
-    ]
+    shapes = sizes_of(shape)
     buffer = ctypes.create_string_buffer(data, len(data)) if data is not None else None
     address = ctypes.addressof(buffer) if buffer is not None else None
     size = len(data) if data is not None else None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from ... import error
 from ..._ffi import call
 from ..._ir.module import IRModule
 from ..expr import copy_memory
-from .onnx import ImportReport
+from .onnx import ImportReport, sizes_of
 
 
 def _model_bytes(model: Any) -> bytes:
@@ -35,9 +35,7 @@ def import_tflite(
         path = os.fspath(model)
     else:
         data = _model_bytes(model)
-    shapes: List[Any] = [
-        [name, [d if isinstance(d, int) and d >= 0 else None for d in dims]] for name, dims in (shape or {}).items()
-    ]
+    shapes = sizes_of(shape)
     buffer = ctypes.create_string_buffer(data, len(data)) if data is not None else None
     address = ctypes.addressof(buffer) if buffer is not None else None
     size = len(data) if data is not None else None
