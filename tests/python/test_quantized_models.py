@@ -49,7 +49,7 @@ class Net:
         attrs = {"axis": 0} if sw.ndim else {}
         return self.dq(self.const(b), np.float32(sx) * sw, np.zeros_like(sw, "int32"), **attrs)
 
-    def model(self, inputs, outputs):
+    def model(self, inputs, outputs, opset=17):
         graph = helper.make_graph(
             self.nodes, "g",
             [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
@@ -57,8 +57,8 @@ class Net:
             [helper.make_tensor_value_info(o, TensorProto.UNDEFINED, None) for o in outputs], self.inits)
         for o in graph.output:
             o.type.Clear()
-        versions = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-        return helper.make_model(graph, opset_imports=versions, ir_version=8)
+        versions = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+        return helper.make_model(graph, opset_imports=versions, ir_version=8 if opset < 21 else 10)
 
 
 HOST = "llvm -mcpu=native" if lathe._ffi.call("build_info")[0] else "c"
@@ -216,6 +216,38 @@ def test_pool_and_clip():
     check(net, {"x": image(1, 1, 3, 7, 8)}, [y, z], 0.02)
 
 
+@pytest.mark.parametrize("code, zero", [("INT4", -3), ("UINT4", 5), ("INT16", 100), ("UINT16", 30000),
+                                        ("FLOAT8E4M3FN", 0), ("FLOAT8E5M2", 0)])  # fmt: skip
+@pytest.mark.parametrize("channels", [False, True])
+def test_narrow_and_wide_forms(code, zero, channels):
+    """There and back through a dtype of opset 21: the same floats."""
+    net, n = Net(), 6 if channels else 1
+    scale = (net.rng.random(n) * 0.2 + 0.1).astype(F) * (0.01 if "16" in code else 1)
+    net.inits.append(helper.make_tensor("z", getattr(TensorProto, code), [n] if channels else [], [zero] * n))
+    s = net.const(scale if channels else scale[0])
+    attrs = {"axis": 1} if channels else {}
+    y = net.node("DequantizeLinear", net.node("QuantizeLinear", "x", s, "z", **attrs), s, "z", **attrs)
+    inputs = {"x": image()}
+    model = net.model(inputs, [y], 21)
+    np.testing.assert_array_equal(run(model, inputs)[0][0], reference(model, inputs)[0])
+
+
+@pytest.mark.parametrize("code", ["INT4", "UINT4"])
+def test_product_with_a_weight_of_4_bits(code):
+    """Scales by column, between quantized tensors: a product of integers."""
+    net, low = Net(), -8 if code == "INT4" else 0
+    values, zeros = net.rng.integers(low, low + 16, (24, 10)), net.rng.integers(low, low + 16, 10)
+    net.inits += [helper.make_tensor(name, getattr(TensorProto, code), v.shape, v.ravel().tolist())
+                  for name, v in (("w", values), ("z", zeros if code == "UINT4" else 0 * zeros))]
+    w = net.node("DequantizeLinear", "w", net.const((net.rng.random(10) * 0.02 + 0.01).astype(F)), "z", axis=1)
+    y = net.q(net.node("MatMul", net.q("x", 0.03, np.uint8(120)), w), 0.05, np.uint8(128))
+    inputs = {"x": image(1, 3, 24)}
+    model = net.model(inputs, [y], 21)
+    have, notes = run(model, inputs)
+    assert np.abs(have[0] - reference(model, inputs)[0]).max() <= 0.05 * 1.001
+    assert not notes and "qnn.dense" in integer_calls(model, inputs)
+
+
 # ---- what stays in float is named
 
 
@@ -329,6 +361,22 @@ def test_dynamic():
     sums = net.node("MatMulInteger", "q", net.const(bytes_of(1, 8, 5, dtype="int8")), "z")
     y = net.node("Mul", net.node("Cast", sums, to=TensorProto.FLOAT), net.node("Mul", "s", net.const(np.float32(0.01))))
     check(net, {"x": image(1, 2, 3, 8)}, [y], 1e-5)
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_attention_of_data_with_scales_of_its_own(columns):
+    """As the quantizer writes it behind the transformer optimizer: the scale of the data is found in every run."""
+    net = Net()
+    net.nodes.append(helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"], "dynamic"))
+    scale = (net.rng.random(24) * 0.01 + 0.005).astype(F) if columns else np.float32(0.01)
+    w = net.const(bytes_of(1, 8, 24, dtype="int8"))
+    y = net.node("QAttention", "q", w, net.const(image(2, 24)), "s", net.const(scale), "mask", "z",
+                 net.const(np.zeros_like(scale, "int8")), domain="com.microsoft", num_heads=2)
+    inputs = {"x": image(1, 2, 5, 8), "mask": np.array([[1] * 5, [1, 1, 1, 0, 0]], "int32")}
+    model = net.model(inputs, [y])
+    have, notes = run(model, inputs)
+    np.testing.assert_allclose(have[0], reference(model, inputs)[0], rtol=1e-4, atol=1e-4)
+    assert not [n for n in notes if "matmul" in n or "dense" in n], notes
 
 
 @pytest.mark.parametrize("bits, zeros", [(4, False), (4, True), (8, False)])
