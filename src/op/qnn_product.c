@@ -295,6 +295,17 @@ static const Node *with_zero_points(Module *m, const Node *y, const Node *zx, co
   return qnn_all(zw, 0) ? y : less_product(m, y, row, zw);
 }
 
+/* (k, m) or (b, k, m), known at run time only, of which y is the transpose; NULL: it is no such. */
+static const Node *turned_from(const Node *y)
+{
+  if (y->kind != N_CALL || strcmp(y->u.call.op->name, "transpose") || y->arg[0]->kind == N_CONST) return NULL;
+  const TransposeAttrs *a = y->u.call.attrs;
+  int n = a->axes.n;
+  for (int d = 0; d < n; d++)
+    if ((a->axes.v[d] + n) % n != (d < n - 2 ? d : 2 * n - 3 - d)) return NULL;
+  return n == 2 || n == 3 ? y->arg[0] : NULL;
+}
+
 static const DenseAttrs *dense_attrs(Module *m, const QnnDenseAttrs *q)
 {
   DenseAttrs *a = attrs_new(m, &Dense_attrs);
@@ -311,11 +322,27 @@ static const Type *dense_type(OpCall *c)
   return out;
 }
 
+/* x by (k, m), which is read as it lies. */
+static const Node *product_as_it_lies(Module *m, const Node *call, const Node *w)
+{
+  const Node *x = call->arg[0];
+  const Node *zw = call->arg[3];
+  if (!dtype_eq(x->type->dtype, DT_U8)) w = signed_weight(m, w, &zw);
+  MatmulAttrs *a = attrs_new(m, &Matmul_attrs);
+  a->out_dtype = ((const QnnDenseAttrs *)call->u.call.attrs)->out_dtype;
+  const Node *y = node_call(m, &op_nn_matmul, 2, (const Node *[]){x, w}, a, call->name);
+  return with_zero_points(m, y, qnn_along(m, call->arg[2], 0, 1), qnn_along(m, zw, 1, 2),
+                          qnn_sum(m, qnn_cast(m, x, DT_I32), 1, (const int64_t[]){1}, true),
+                          qnn_sum(m, qnn_cast(m, w, DT_I32), 1, (const int64_t[]){0}, false), number_of_terms(m, x, 1));
+}
+
 static const Node *dense_decompose(Module *m, const Node *call)
 {
   const Node *x = call->arg[0];
   const Node *zx = qnn_along(m, call->arg[2], 0, 1);
   const Node *zw = call->arg[3];
+  const Node *turned = x->type->ndim == 2 ? turned_from(call->arg[1]) : NULL;
+  if (turned) return product_as_it_lies(m, call, turned);
   const Node *w = signed_weight(m, call->arg[1], &zw);
   const Node *y = node_call(m, &op_nn_dense, 2, (const Node *[]){x, w}, dense_attrs(m, call->u.call.attrs), call->name);
   int k = x->type->ndim - 1;
@@ -395,16 +422,6 @@ static const BatchMatmulAttrs *batch_attrs(Module *m, const QnnBatchMatmulAttrs 
   a->out_dtype = q->out_dtype;
   a->transpose_b = transpose_b;
   return a;
-}
-
-/* (b, k, m) of which y is the transpose; NULL: it is no such. */
-static const Node *turned_from(const Node *y)
-{
-  const TransposeAttrs *a = y->u.call.attrs;
-  if (y->kind != N_CALL || strcmp(y->u.call.op->name, "transpose") || a->axes.n != 3) return NULL;
-  for (int d = 0; d < 3; d++)
-    if ((a->axes.v[d] + 3) % 3 != (d ? 3 - d : 0)) return NULL;
-  return y->arg[0];
 }
 
 static const Type *batch_matmul_type(OpCall *c)

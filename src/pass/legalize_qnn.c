@@ -420,6 +420,15 @@ static void whole_groups(Turn *t, const Node *n, const Node **arg, int64_t *grou
   *cut = rows;
 }
 
+/* A product of two tensors that are known at run time only; its kernel takes any sizes. */
+static bool of_data(const Turn *t, const Node *n)
+{
+  const Node *w = n->arg[1];
+  if (is_call(n, "qnn.batch_matmul")) return true;
+  if (!is_call(n, "qnn.dense") || t->target->device.kind == DEVICE_MICRO) return false;
+  return is_call(w, "transpose") && w->arg[0]->kind != N_CONST && n->type->ndim == 2;
+}
+
 /* The call over other arguments; *cut: so many output channels are meant. */
 static const Node *product_of(Turn *t, const Node *n, const Node **arg)
 {
@@ -440,7 +449,7 @@ static const Node *product_of(Turn *t, const Node *n, const Node **arg)
     parts = filters ? 1 : groups;
     if (cut) attrs_set_int(t->m, n->u.call.op->attrs, a, "channels", dim_of(arg[1], o));
     attrs_set_int(t->m, n->u.call.op->attrs, a, "groups", filters && cut ? dim_of(arg[1], o) : groups);
-  } else if (is_call(n, "qnn.dense")) {
+  } else if (is_call(n, "qnn.dense") && !of_data(t, n)) {
     whole_words(t, arg, n->arg[0]->type->ndim - 1, 1, 0, &cut);
     if (cut) attrs_set_int(t->m, n->u.call.op->attrs, a, "units", dim_of(arg[1], 0));
   }
@@ -536,8 +545,9 @@ static const Node *turn(GraphRewriter *rw, const Node *old, const Node *now)
     const Node *plain = depthwise_of_bytes(t, now);
     if (plain != now || t->want.code == DT_VOID) return plain;
     const void *attrs = columns_as_channels(t, now, arg);
-    if (is_call(now, "qnn.batch_matmul") && !unsigned_both(t, arg)) weight_signed(t, arg);
-    if (is_wrong(t, arg[0]) && !(is_call(now, "qnn.batch_matmul") && unsigned_both(t, arg))) {
+    bool stay = of_data(t, now) && unsigned_both(t, arg);
+    if (of_data(t, now) && !stay) weight_signed(t, arg);
+    if (is_wrong(t, arg[0]) && !stay) {
       arg[0] = twin_of(t, arg[0]);
       arg[2] = moved_zero(t, arg[2]);
     }

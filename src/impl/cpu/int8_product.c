@@ -81,6 +81,19 @@ static bool batch_fits(const Target *t, const Node *call)
   return int8_has_dot(t, call) && !a->transpose_a && x->shape[0] == y->shape[0];
 }
 
+/* (n, k) by (m, k) or (k, m). */
+static bool matmul_fits(const Target *t, const Node *call)
+{
+  return int8_has_dot(t, call) && !((const MatmulAttrs *)call->u.call.attrs)->transpose_a;
+}
+
+/* Is the second operand (…, k, m)? */
+static bool is_turned(const OpDef *op, const void *attrs)
+{
+  if (op->attrs == &Matmul_attrs) return !((const MatmulAttrs *)attrs)->transpose_b;
+  return op->attrs == &BatchMatmul_attrs && !((const BatchMatmulAttrs *)attrs)->transpose_b;
+}
+
 /* (n, k) or (b, n, k) by (m, k) that is known at run time only, or was left as it is. */
 static bool rows_fits(const Target *t, const Node *call)
 {
@@ -136,7 +149,7 @@ void int8_rows_compute(OpCall *c, const Target *t, const void *plan, const Tenso
   const Expr *w = expr_i32(m, width);
   const Expr *depth = in[0]->buffer->shape[last];
   bool words = known(depth) && known(depth) % WORD == 0;
-  bool turned = c->op->attrs == &BatchMatmul_attrs && !((const BatchMatmulAttrs *)c->attrs)->transpose_b;
+  bool turned = is_turned(c->op, c->attrs);
   const Tensor *rows = words ? in[0] : pack_rows(m, in[0], 1, false, "data_pack");
   const Tensor *packed =
       pack_rows(m, in[1], width, turned, turned ? "weight_turn" : "weight_pack"); /* (b,) m / w, k / 4, w, 4 */
@@ -278,9 +291,11 @@ void int8_dense_plans(const ImplCall *call, PlanList *list)
 void int8_rows_plans(const ImplCall *call, PlanList *list)
 {
   const Target *t = call->target;
-  bool batch = call->call->u.call.op->attrs == &BatchMatmul_attrs;
-  if (!(batch ? batch_fits(t, call->call) : rows_fits(t, call->call))) return;
-  if (!batch && panel_width(call->m->ctx, t, call->call)) return; /* it is brought into panels */
+  const AttrsDef *attrs = call->call->u.call.op->attrs;
+  bool batch = attrs == &BatchMatmul_attrs;
+  bool plain = attrs == &Matmul_attrs;
+  if (!(batch ? batch_fits : plain ? matmul_fits : rows_fits)(t, call->call)) return;
+  if (!batch && !plain && panel_width(call->m->ctx, t, call->call)) return; /* it is brought into panels */
   for (int64_t width = 4 * target_lanes(t, 32); width >= target_lanes(t, 32); width /= 2)
     add_tiles(list, call, width, true);
 }
