@@ -17,6 +17,7 @@ enum {
   pass_convert_layout_options_count = 1,
   pass_fuse_ops_options_count = 1,
   pass_combine_options_count = 1,
+  pass_patch_rows_options_count = 2,
   pass_mixed_precision_options_count = 2,
   pass_remove_unused_options_count = 1,
   pass_fake_quantization_options_count = 2,
@@ -25,7 +26,7 @@ enum {
   pass_partition_options_count = 2
 };
 extern const PassOption pass_dead_code_options[], pass_convert_layout_options[], pass_fuse_ops_options[],
-    pass_combine_options[], pass_mixed_precision_options[], pass_remove_unused_options[],
+    pass_combine_options[], pass_patch_rows_options[], pass_mixed_precision_options[], pass_remove_unused_options[],
     pass_fake_quantization_options[], pass_plan_devices_options[], pass_annotate_target_options[],
     pass_partition_options[];
 

@@ -13,6 +13,11 @@
 #include "pass/passes.h"
 #include "pass/tools.h"
 
+const PassOption pass_patch_rows_options[] = {
+  {PO_INT, "layers", "0", "convolutions and pools from the input on; 0: as relay.PatchRows.layers says"},
+  {PO_INT, "patches", "0", "bands of rows; 0: as relay.PatchRows.patches says"},
+};
+
 /* How a node's rows come from its operand's: row r from r * stride - top on, extent rows of them. */
 typedef struct Window {
   bool there; /* it has one: else row for row */
@@ -228,9 +233,11 @@ static const Node *put_bands(GraphRewriter *rw, const Node *old, const Node *now
 
 const Node *pass_patch_rows(PassContext *pc, Module *m, const Node *f, const char *name, void *env)
 {
-  (void)name, (void)env;
-  int64_t patches = pass_config_int(pc, "relay.PatchRows.patches");
-  int64_t layers = pass_config_int(pc, "relay.PatchRows.layers");
+  (void)name;
+  int64_t layers = pass_option_int(env, pass_patch_rows_options, 0);
+  int64_t patches = pass_option_int(env, pass_patch_rows_options, 1);
+  if (!layers) layers = pass_config_int(pc, "relay.PatchRows.layers");
+  if (!patches) patches = pass_config_int(pc, "relay.PatchRows.patches");
   if (patches < 2 || is_primitive(f) || is_external(f)) return f;
   Chain c = find_chain(m, f);
   int last = end_of_layers(&c, layers);

@@ -26,7 +26,7 @@ def SimplifyInference() -> Pass:
 def FlattenAtrousConv() -> Pass:
     """a convolution over blocks that were moved to the batch becomes one with dilation"""
 
-def PatchRows() -> Pass:
+def PatchRows(layers: Optional[int] = None, patches: Optional[int] = None) -> Pass:
     """the first layers are computed a band of rows at a time, where relay.PatchRows.patches says so"""
 
 def FakeQuantizationToInteger(hard_fail: Optional[bool] = None, use_qat: Optional[bool] = None) -> Pass:
