@@ -451,6 +451,8 @@ static void choose_machine(Reader *r)
     if (!r->cpu) r->cpu = "generic";
     for (Arch a = ARCH_X86_64; !r->triple && a <= ARCH_OTHER && !cpu_find(t->arch, r->cpu); a++)
       if (cpu_find(a, r->cpu)) t->arch = a;
+    /* none of them: one that is called so would be a microcontroller */
+    if (!r->triple && !cpu_find(t->arch, r->cpu) && str_starts(r->cpu, "cortex-m")) t->arch = ARCH_ARM;
     cpu = find_cpu(r, t->arch);
     t->features = features_closed(cpu->features);
   }

@@ -313,6 +313,7 @@ static void test_refusals(void **state)
           "target 'llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx521': unknown CPU 'skylake-avx521' for x86_64; did "
           "you mean "
           "'skylake-avx512'?");
+  refused("cortex-m9", "target 'c -mcpu=cortex-m9': unknown CPU 'cortex-m9' for arm; did you mean 'cortex-m0'?");
   refused("llvm -mcpu=x86-64 -mattr=+avx51f",
           "target 'llvm -mcpu=x86-64 -mattr=+avx51f': unknown feature 'avx51f' for x86_64; did you mean 'avx512f'?");
   refused("llvm -mcpu=x86-64 -mattr=avx2",
