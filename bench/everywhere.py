@@ -37,7 +37,8 @@ import readline from "node:readline";
 const [module, feeds] = process.argv.slice(1);
 const model = await (await import(module)).load();
 const inputs = {};
-for (const p of model.inputs) inputs[p.name] = new p.array(Uint8Array.from(fs.readFileSync(`${feeds}/${p.name}`)).buffer);
+const bytes = (name) => Uint8Array.from(fs.readFileSync(`${feeds}/${name}`)).buffer;
+for (const p of model.inputs) inputs[p.name] = new p.array(bytes(p.name));
 console.log("ready");
 for await (const line of readline.createInterface({ input: process.stdin })) {
   const before = process.cpuUsage();

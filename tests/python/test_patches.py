@@ -32,8 +32,9 @@ def window(rng, x, channels, layout):
     if kind == 0:
         out = int(rng.integers(1, 5))
         weight = (out, channels, *size) if layout == "NCHW" else (*size, channels, out)
+        kernel_layout = "OIHW" if layout == "NCHW" else "HWIO"
         x = relay.nn.conv2d(x, const(rng, weight, "float32"), strides=stride, padding=pad, data_layout=layout,
-                            kernel_layout="OIHW" if layout == "NCHW" else "HWIO", kernel_size=size, channels=out)  # fmt: skip
+                            kernel_layout=kernel_layout, kernel_size=size, channels=out)  # fmt: skip
         x = relay.nn.bias_add(x, const(rng, (out,), "float32"), axis=layout.index("C"))
         return relay.nn.relu(x), out
     if kind == 1:
