@@ -7,7 +7,8 @@
  * An index that is an int cannot move into an address where it might wrap, so compilers would add every one of them;
  * constants behind a pointer cost nothing.
  *
- * Machines that multiply by one lane of a vector (Arm's), and WebAssembly, which checks the bounds of each load, read the factors of a run of sums as vectors:
+ * Machines that multiply by one lane of a vector (Arm's), and WebAssembly, which checks the bounds of each load, read
+ * the factors of a run of sums as vectors:
  *
  *   s0 = s0 + v * splat(x[0])        const f32x4 x_lanes = *(f32x4 *)x;
  *   s1 = s1 + v * splat(x[1])   →    s0 = s0 + v * splat(x_lanes[0])

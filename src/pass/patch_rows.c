@@ -1,5 +1,5 @@
-/* patch_rows.c: PatchRows: the first layers of a network are computed a band of rows at a time, so that what lies between
- * them is never whole.
+/* patch_rows.c: PatchRows: the first layers of a network are computed a band of rows at a time, so that what lies
+ * between them is never whole.
  *
  *   x ─ conv ─ pool ─ y        x[0:9]  ─ conv ─ pool ─ y[0:4] ─┐
  *                         →    x[7:16] ─ conv ─ pool ─ y[4:8] ─┴ concatenate ─ y
