@@ -66,24 +66,46 @@ const Expr *expr_substitute1(Module *m, const Expr *e, const Var *var, const Exp
 
 /* ---- questions ---------------------------------------------------------------------- */
 
-/* A node's id is above the ids of all it is made of, so nothing older than the
- * variable can use it; the filter in `uses` settles most of the rest. */
-bool expr_uses_var(const Expr *e, const Var *var)
+/* What is looked for: a variable, or a buffer that is loaded from. */
+typedef struct Wanted {
+  const Var *var;
+  const Buffer *buffer;
+  uint32_t id;
+} Wanted;
+enum { MOST_STEPS = 200, VAIN = 256 };
+
+/* A node's id is above the ids of all it is made of, so nothing older than what is looked for can use it; the filter in
+ * `uses` settles most of the rest.  Where it does not, an operand that is shared would be entered once for each way to
+ * it: `vain` holds nodes that were searched in vain, by the low bits of their ids.  Without it the search gives up when
+ * `steps` are used up. */
+static bool contains(const Expr *e, const Wanted *w, int *steps, const Expr **vain)
 {
-  if (e->kind == E_VAR) return e->u.var == var;
-  if (e->id < var->id || !(e->uses >> (var->id & 63) & 1)) return false;
+  if (e->kind == E_VAR) return e->u.var == w->var;
+  if (e->kind == E_LOAD && e->u.buffer == w->buffer) return true;
+  if (e->id < w->id || !(e->uses >> (w->id & 63) & 1)) return false;
+  if (vain && vain[e->id % VAIN] == e) return false;
+  if (!vain && --*steps < 0) return false;
   for (int i = 0; i < e->nargs; i++)
-    if (expr_uses_var(e->arg[i], var)) return true;
+    if (contains(e->arg[i], w, steps, vain)) return true;
+  if (vain) vain[e->id % VAIN] = e;
   return false;
 }
 
+/* Few nodes are the rule; only where there are more is a table worth its zeros. */
+static bool search(const Expr *e, const Wanted *w)
+{
+  int steps = MOST_STEPS;
+  bool found = contains(e, w, &steps, NULL);
+  if (found || steps >= 0) return found;
+  const Expr *vain[VAIN] = {NULL};
+  return contains(e, w, NULL, vain);
+}
+
+bool expr_uses_var(const Expr *e, const Var *var) { return search(e, &(Wanted){.var = var, .id = var->id}); }
+
 bool expr_uses_buffer(const Expr *e, const Buffer *buffer)
 {
-  if (e->kind == E_LOAD && e->u.buffer == buffer) return true;
-  if (e->id < buffer->id || !(e->uses >> (buffer->id & 63) & 1)) return false;
-  for (int i = 0; i < e->nargs; i++)
-    if (expr_uses_buffer(e->arg[i], buffer)) return true;
-  return false;
+  return search(e, &(Wanted){.buffer = buffer, .id = buffer->id});
 }
 
 bool expr_has_kind(const Expr *e, ExprKind kind) { return e->kinds >> kind & 1; }

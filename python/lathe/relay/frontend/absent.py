@@ -11,7 +11,6 @@ WAYS = {
     "from_coreml": "coremltools and onnxmltools write older models as ONNX files: from_onnx",
     "from_caffe": "caffe2onnx writes an ONNX file: from_onnx",
     "from_caffe2": "Caffe2 is part of PyTorch now: from_pytorch, or from_onnx for what it exported",
-    "from_darknet": "the networks of Darknet are to be had as ONNX files and in PyTorch: from_onnx, from_pytorch",
     "from_oneflow": "oneflow_onnx writes an ONNX file: from_onnx",
 }
 

@@ -26,7 +26,8 @@ TABLES.update({
     "Attr": {
         1: ("name", "str"), 2: ("type", "int"), 3: ("i", "int"), 4: ("f", "float"), 5: ("s", "str"),
         6: ("ints*", "int"), 7: ("floats*", "float"), 8: ("strings*", "str"), 10: ("b", "bool"),
-        11: ("bools*", "bool"), 13: ("l", "int"), 15: ("longs*", "int"), 16: ("float64s*", "double"), 19: ("float64", "double"), 20: ("scalar", "Scalar"),
+        11: ("bools*", "bool"), 13: ("l", "int"), 15: ("longs*", "int"), 16: ("float64s*", "double"),
+        19: ("float64", "double"), 20: ("scalar", "Scalar"),
         21: ("scalars*", "Scalar"),
     },
     "Scalar": {1: ("type", "int"), 2: ("b", "bool"), 3: ("i", "int"), 4: ("r", "double")},

@@ -19,6 +19,7 @@ from . import (
     rows_quantized,
     rows_recurrent,
     rows_reduce,
+    rows_series,
     rows_shape,
     rows_special,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "rows_quantized",
     "rows_recurrent",
     "rows_reduce",
+    "rows_series",
     "rows_shape",
     "rows_special",
 ]

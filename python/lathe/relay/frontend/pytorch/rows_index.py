@@ -179,8 +179,8 @@ def _masked_scatter(g: Graph, x: RelayExpr, mask: RelayExpr, source: RelayExpr) 
 
 @row("aten.nonzero")
 def _nonzero(g: Graph, x: RelayExpr) -> RelayExpr:
-    if not rank(x):
-        return refuse("a tensor of no dimensions")
+    if not rank(x):  # one row without columns, or none
+        return cut(cast(call_op("argwhere", [reshape(x, [1])]), "int64"), 1, 0, 0)
     return cast(call_op("argwhere", [x]), "int64")
 
 
@@ -246,6 +246,29 @@ def _index_add(g: Graph, x: RelayExpr, axis: int, index: RelayExpr, source: Rela
     if alpha != 1:
         source = call_op("multiply", [source, cast(alpha, dt(x))]) if dt(x) != "bool" else source
     return _along(x, axis, index, source, "add")
+
+
+@row("aten.index_reduce")
+def _index_reduce(
+    g: Graph, x: RelayExpr, axis: int, index: RelayExpr, source: RelayExpr, mode: str, include: bool = True
+) -> RelayExpr:
+    if 0 in index.checked_type.shape:
+        return x
+    if not rank(x):
+        one = [reshape(v, [1]) for v in (x, index, source)]
+        return reshape(_scatter_reduce(g, one[0], 0, one[1], one[2], mode, include), [])
+    axis %= rank(x)
+    places = expand(reshape(index, [-1 if i == axis else 1 for i in range(rank(x))]), shape(source))
+    return _scatter_reduce(g, x, axis, places, source, mode, include)
+
+
+@row("aten.put")
+def _put(g: Graph, x: RelayExpr, index: RelayExpr, source: RelayExpr, accumulate: bool = False) -> RelayExpr:
+    flat = [call_op("reshape", [v], newshape=[-1]) for v in (x, index, source)]
+    if 0 in index.checked_type.shape:
+        return x
+    mode = "add" if accumulate else "update"
+    return reshape(_scattered(flat[0], 0, wrapped(flat[1], dim(flat[0], 0)), flat[2], mode), shape(x))
 
 
 @row("aten.index_copy")

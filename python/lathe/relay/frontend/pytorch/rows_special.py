@@ -23,23 +23,28 @@ def _bin(name: str, a: Any, b: Any) -> RelayExpr:
     return call_op(name, [cast(a, d), cast(b, d)])
 
 
-def _add(a: Any, b: Any) -> RelayExpr:
+def add(a: Any, b: Any) -> RelayExpr:
+    """a + b; a number has the dtype of the other."""
     return _bin("add", a, b)
 
 
-def _sub(a: Any, b: Any) -> RelayExpr:
+def sub(a: Any, b: Any) -> RelayExpr:
+    """a - b; a number has the dtype of the other."""
     return _bin("subtract", a, b)
 
 
-def _mul(a: Any, b: Any) -> RelayExpr:
+def mul(a: Any, b: Any) -> RelayExpr:
+    """a b; a number has the dtype of the other."""
     return _bin("multiply", a, b)
 
 
-def _div(a: Any, b: Any) -> RelayExpr:
+def div(a: Any, b: Any) -> RelayExpr:
+    """a / b; a number has the dtype of the other."""
     return _bin("divide", a, b)
 
 
-def _pick(condition: RelayExpr, a: Any, b: Any) -> RelayExpr:
+def pick(condition: RelayExpr, a: Any, b: Any) -> RelayExpr:
+    """a where the condition holds, b elsewhere."""
     d = dt(a) if isinstance(a, RelayExpr) else dt(b)
     return call_op("where", [condition, cast(a, d), cast(b, d)])
 
@@ -65,7 +70,7 @@ def _but_nan(name: str) -> Any:
         made = call_op(name, [a, b])
         if d not in FLOATS:
             return made
-        return _pick(call_op("isnan", [a]), b, _pick(call_op("isnan", [b]), a, made))
+        return pick(call_op("isnan", [a]), b, pick(call_op("isnan", [b]), a, made))
 
     return f
 
@@ -81,10 +86,10 @@ def _hypot(g: Graph, a: RelayExpr, b: RelayExpr) -> RelayExpr:
     a, b = (call_op("abs", [cast(v, d)]) for v in (a, b))
     long_, short = call_op("maximum", [a, b]), call_op("minimum", [a, b])
     plain = call_op("logical_and", [call_op("isfinite", [long_]), call_op("greater", [long_, cast(0.0, d)])])
-    ratio = _div(short, _pick(plain, long_, 1.0))
-    made = _pick(plain, _mul(long_, call_op("sqrt", [_add(_mul(ratio, ratio), 1.0)])), long_)
+    ratio = div(short, pick(plain, long_, 1.0))
+    made = pick(plain, mul(long_, call_op("sqrt", [add(mul(ratio, ratio), 1.0)])), long_)
     endless = call_op("logical_or", [call_op("isinf", [a]), call_op("isinf", [b])])
-    return _pick(endless, math.inf, made)
+    return pick(endless, math.inf, made)
 
 
 @row("prims.gcd", "aten.gcd")
@@ -99,7 +104,7 @@ def _gcd(g: Graph, a: RelayExpr, b: RelayExpr) -> RelayExpr:
 
     def step(x: RelayExpr, y: RelayExpr) -> List[RelayExpr]:
         done = call_op("equal", [y, zero])
-        return [_pick(done, x, y), _pick(done, y, call_op("floor_mod", [x, y]))]
+        return [pick(done, x, y), pick(done, y, call_op("floor_mod", [x, y]))]
 
     return loop([x, y], left, step)[0]
 
@@ -121,25 +126,25 @@ _LANCZOS = (
 
 def _lgamma_above(x: RelayExpr) -> RelayExpr:
     """log gamma(x) for x >= 0.5, by Lanczos's approximation."""
-    z = _sub(x, 1.0)
+    z = sub(x, 1.0)
     total: Any = full(_LANCZOS[0], [], "float64")
     for i, c in enumerate(_LANCZOS[1:]):
-        total = _add(_div(full(c, [], "float64"), _add(z, float(i + 1))), total)
-    t = _add(z, 7.5)
-    return _add(
-        _sub(_add(_mul(_add(z, 0.5), call_op("log", [t])), 0.5 * math.log(2 * math.pi)), t), call_op("log", [total])
+        total = add(div(full(c, [], "float64"), add(z, float(i + 1))), total)
+    t = add(z, 7.5)
+    return add(
+        sub(add(mul(add(z, 0.5), call_op("log", [t])), 0.5 * math.log(2 * math.pi)), t), call_op("log", [total])
     )
 
 
 def lgamma(x: RelayExpr) -> RelayExpr:
     """log |gamma(x)|; below 0.5 by reflection."""
     low = call_op("less", [x, cast(0.5, "float64")])
-    up = _lgamma_above(_pick(low, _sub(full(1.0, [], "float64"), x), x))
-    part = _sub(x, call_op("floor", [x]))
-    sine = call_op("abs", [call_op("sin", [_mul(part, math.pi)])])
-    mirrored = _sub(_sub(full(math.log(math.pi), [], "float64"), call_op("log", [sine])), up)
-    made = _pick(low, mirrored, up)
-    return _pick(call_op("isinf", [x]), math.inf, made)
+    up = _lgamma_above(pick(low, sub(full(1.0, [], "float64"), x), x))
+    part = sub(x, call_op("floor", [x]))
+    sine = call_op("abs", [call_op("sin", [mul(part, math.pi)])])
+    mirrored = sub(sub(full(math.log(math.pi), [], "float64"), call_op("log", [sine])), up)
+    made = pick(low, mirrored, up)
+    return pick(call_op("isinf", [x]), math.inf, made)
 
 
 row("aten.lgamma", "prims.lgamma", "aten.special_gammaln")(_wide(lgamma))
@@ -148,23 +153,23 @@ row("aten.lgamma", "prims.lgamma", "aten.special_gammaln")(_wide(lgamma))
 def digamma(x: RelayExpr) -> RelayExpr:
     """The derivative of log gamma: moved up by 8, then its asymptotic series; negative ones by reflection."""
     low = call_op("less", [x, cast(0.0, "float64")])
-    y = _pick(low, _sub(full(1.0, [], "float64"), x), x)
+    y = pick(low, sub(full(1.0, [], "float64"), x), x)
     moved = None
     for i in range(8):
-        term = _div(full(1.0, [], "float64"), _add(y, float(i)))
-        moved = term if moved is None else _add(moved, term)
-    z = _add(y, 8.0)
-    w = _div(full(1.0, [], "float64"), _mul(z, z))
+        term = div(full(1.0, [], "float64"), add(y, float(i)))
+        moved = term if moved is None else add(moved, term)
+    z = add(y, 8.0)
+    w = div(full(1.0, [], "float64"), mul(z, z))
     series: Any = full(0.0, [], "float64")
     for c in (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12):
-        series = _mul(w, _add(series, c))
-    up = _sub(_sub(_sub(call_op("log", [z]), _div(full(0.5, [], "float64"), z)), series), moved)
-    part = _sub(x, call_op("floor", [x]))
-    mirrored = _sub(up, _div(full(math.pi, [], "float64"), call_op("tan", [_mul(part, math.pi)])))
+        series = mul(w, add(series, c))
+    up = sub(sub(sub(call_op("log", [z]), div(full(0.5, [], "float64"), z)), series), moved)
+    part = sub(x, call_op("floor", [x]))
+    mirrored = sub(up, div(full(math.pi, [], "float64"), call_op("tan", [mul(part, math.pi)])))
     whole = call_op("logical_and", [low, call_op("equal", [part, cast(0.0, "float64")])])
-    made = _pick(whole, math.nan, _pick(low, mirrored, up))
+    made = pick(whole, math.nan, pick(low, mirrored, up))
     zero = call_op("equal", [x, cast(0.0, "float64")])
-    return _pick(zero, _mul(_div(full(-1.0, [], "float64"), x), 1.0), made)
+    return pick(zero, mul(div(full(-1.0, [], "float64"), x), 1.0), made)
 
 
 row("aten.digamma", "prims.digamma", "aten.special_psi", "aten.special_digamma")(_wide(digamma))
@@ -177,16 +182,16 @@ def erfcx_tail(x: RelayExpr) -> RelayExpr:
     """exp(x^2) erfc(x) for x >= 2: a continued fraction."""
     f = x
     for k in range(50, 0, -1):
-        f = _add(x, _div(full(k / 2, [], "float64"), f))
-    return _div(full(1 / math.sqrt(math.pi), [], "float64"), f)
+        f = add(x, div(full(k / 2, [], "float64"), f))
+    return div(full(1 / math.sqrt(math.pi), [], "float64"), f)
 
 
 def erfc(x: RelayExpr) -> RelayExpr:
     """1 - erf(x), which keeps its digits where it is small."""
     far = call_op("greater", [x, cast(2.0, "float64")])
-    safe = _pick(far, x, 2.0)
-    tail = _mul(call_op("exp", [call_op("negative", [_mul(safe, safe)])]), erfcx_tail(safe))
-    return _pick(far, tail, _sub(full(1.0, [], "float64"), call_op("erf", [x])))
+    safe = pick(far, x, 2.0)
+    tail = mul(call_op("exp", [call_op("negative", [mul(safe, safe)])]), erfcx_tail(safe))
+    return pick(far, tail, sub(full(1.0, [], "float64"), call_op("erf", [x])))
 
 
 row("aten.erfc", "prims.erfc", "aten.special_erfc")(_wide(erfc))
@@ -195,9 +200,9 @@ row("aten.erfc", "prims.erfc", "aten.special_erfc")(_wide(erfc))
 def erfcx(x: RelayExpr) -> RelayExpr:
     """exp(x^2) erfc(x)."""
     far = call_op("greater", [x, cast(2.0, "float64")])
-    near = _pick(far, 0.0, x)
-    close = _mul(call_op("exp", [_mul(near, near)]), _sub(full(1.0, [], "float64"), call_op("erf", [near])))
-    return _pick(far, erfcx_tail(_pick(far, x, 2.0)), close)
+    near = pick(far, 0.0, x)
+    close = mul(call_op("exp", [mul(near, near)]), sub(full(1.0, [], "float64"), call_op("erf", [near])))
+    return pick(far, erfcx_tail(pick(far, x, 2.0)), close)
 
 
 row("aten.special_erfcx", "prims.erfcx")(_wide(erfcx))
@@ -207,20 +212,20 @@ def erfinv(x: RelayExpr) -> RelayExpr:
     """Winitzki's approximation, then Newton's steps."""
     one = full(1.0, [], "float64")
     inside = call_op("less", [call_op("abs", [x]), cast(1.0, "float64")])
-    y = _pick(inside, x, 0.0)
-    l = call_op("log", [_mul(_sub(one, y), _add(one, y))])
+    y = pick(inside, x, 0.0)
+    l = call_op("log", [mul(sub(one, y), add(one, y))])
     a = 0.147
-    b = _add(_mul(l, 0.5), 2 / (math.pi * a))
+    b = add(mul(l, 0.5), 2 / (math.pi * a))
     r = call_op(
         "sqrt",
-        [call_op("maximum", [_sub(call_op("sqrt", [_sub(_mul(b, b), _mul(l, 1 / a))]), b), cast(0.0, "float64")])],
+        [call_op("maximum", [sub(call_op("sqrt", [sub(mul(b, b), mul(l, 1 / a))]), b), cast(0.0, "float64")])],
     )
-    r = _mul(r, call_op("sign", [y]))
+    r = mul(r, call_op("sign", [y]))
     for _ in range(3):
-        slope = _mul(call_op("exp", [call_op("negative", [_mul(r, r)])]), 2 / math.sqrt(math.pi))
-        r = _sub(r, _div(_sub(call_op("erf", [r]), y), slope))
-    edge = _pick(call_op("equal", [call_op("abs", [x]), cast(1.0, "float64")]), _mul(x, math.inf), math.nan)
-    return _pick(inside, r, edge)
+        slope = mul(call_op("exp", [call_op("negative", [mul(r, r)])]), 2 / math.sqrt(math.pi))
+        r = sub(r, div(sub(call_op("erf", [r]), y), slope))
+    edge = pick(call_op("equal", [call_op("abs", [x]), cast(1.0, "float64")]), mul(x, math.inf), math.nan)
+    return pick(inside, r, edge)
 
 
 row("aten.erfinv", "prims.erf_inv", "aten.special_erfinv")(_wide(erfinv))
@@ -228,7 +233,7 @@ row("aten.erfinv", "prims.erf_inv", "aten.special_erfinv")(_wide(erfinv))
 
 def ndtri(p: RelayExpr) -> RelayExpr:
     """Where the normal distribution reaches p."""
-    return _mul(erfinv(_sub(_mul(p, 2.0), 1.0)), math.sqrt(2))
+    return mul(erfinv(sub(mul(p, 2.0), 1.0)), math.sqrt(2))
 
 
 row("aten.special_ndtri", "prims.ndtri")(_wide(ndtri))
@@ -236,11 +241,11 @@ row("aten.special_ndtri", "prims.ndtri")(_wide(ndtri))
 
 def log_ndtr(x: RelayExpr) -> RelayExpr:
     """The logarithm of the normal distribution."""
-    y = _mul(x, -math.sqrt(0.5))
+    y = mul(x, -math.sqrt(0.5))
     far = call_op("greater", [y, cast(2.0, "float64")])
-    safe = _pick(far, y, 2.0)
-    low = _sub(call_op("log", [_mul(erfcx_tail(safe), 0.5)]), _mul(safe, safe))
-    return _pick(far, low, call_op("log", [_mul(erfc(_pick(far, 0.0, y)), 0.5)]))
+    safe = pick(far, y, 2.0)
+    low = sub(call_op("log", [mul(erfcx_tail(safe), 0.5)]), mul(safe, safe))
+    return pick(far, low, call_op("log", [mul(erfc(pick(far, 0.0, y)), 0.5)]))
 
 
 row("aten.special_log_ndtr")(_wide(log_ndtr))
@@ -254,24 +259,24 @@ def _modified(order: int, scaled: bool) -> Any:
         """The series up to 20, beyond it the asymptotic one."""
         a = call_op("abs", [x])
         far = call_op("greater", [a, cast(20.0, "float64")])
-        y = _pick(far, 0.0, a)
-        q = _mul(_mul(y, y), 0.25)
+        y = pick(far, 0.0, a)
+        q = mul(mul(y, y), 0.25)
         total: Any = full(0.0, [], "float64")
         for k in range(60, 0, -1):
-            total = _mul(_div(q, float(k * (k + order))), _add(total, 1.0))
-        near = _add(total, 1.0)
-        near = _mul(_mul(near, y), 0.5) if order else near
-        near = _mul(near, call_op("exp", [call_op("negative", [y])])) if scaled else near
-        z = _pick(far, a, 20.0)
+            total = mul(div(q, float(k * (k + order))), add(total, 1.0))
+        near = add(total, 1.0)
+        near = mul(mul(near, y), 0.5) if order else near
+        near = mul(near, call_op("exp", [call_op("negative", [y])])) if scaled else near
+        z = pick(far, a, 20.0)
         mu = 4.0 * order * order
         tail: Any = full(0.0, [], "float64")
         for k in range(12, 0, -1):
             factor = -(mu - (2 * k - 1) ** 2) / (k * 8.0)
-            tail = _mul(_div(full(factor, [], "float64"), z), _add(tail, 1.0))
-        beyond = _div(_add(tail, 1.0), call_op("sqrt", [_mul(z, 2 * math.pi)]))
-        beyond = beyond if scaled else _mul(beyond, call_op("exp", [z]))
-        made = _pick(far, beyond, near)
-        return _mul(made, call_op("sign", [x])) if order else made
+            tail = mul(div(full(factor, [], "float64"), z), add(tail, 1.0))
+        beyond = div(add(tail, 1.0), call_op("sqrt", [mul(z, 2 * math.pi)]))
+        beyond = beyond if scaled else mul(beyond, call_op("exp", [z]))
+        made = pick(far, beyond, near)
+        return mul(made, call_op("sign", [x])) if order else made
 
     return f
 
@@ -285,61 +290,11 @@ row("aten.special_i1e", "prims.bessel_i1e")(_wide(_modified(1, True)))
 def _spherical(x: RelayExpr) -> RelayExpr:
     """sin(x) / x."""
     small = call_op("less", [call_op("abs", [x]), cast(1e-4, "float64")])
-    safe = _pick(small, 1.0, x)
-    return _pick(small, _sub(full(1.0, [], "float64"), _div(_mul(x, x), 6.0)), _div(call_op("sin", [safe]), safe))
+    safe = pick(small, 1.0, x)
+    return pick(small, sub(full(1.0, [], "float64"), div(mul(x, x), 6.0)), div(call_op("sin", [safe]), safe))
 
 
 row("aten.special_spherical_bessel_j0", "prims.spherical_bessel_j0")(_wide(_spherical))
-
-
-# ---- polynomials by their recurrence: p(k+1) = (a x + b) p(k) - c p(k-1)
-
-
-def _polynomial(
-    first: Callable[[RelayExpr], RelayExpr], step: Callable[[RelayExpr, int, RelayExpr, RelayExpr], RelayExpr]
-) -> Any:
-    def f(g: Graph, x: Any, n: Any) -> RelayExpr:
-        if isinstance(n, RelayExpr):
-            return refuse("an order that is not a number")
-        x = expand(cast(x, "float64"), g.out_shape)
-        before, now = full(1.0, g.out_shape, "float64"), first(x)
-        n = int(n)
-        if n < 0:
-            return full(0.0, g.out_shape, g.out_dtype)
-        if n == 0:
-            return cast(before, g.out_dtype)
-        for k in range(1, n):
-            before, now = now, step(x, k, now, before)
-        return cast(now, g.out_dtype)
-
-    return f
-
-
-row("aten.special_chebyshev_polynomial_t")(_polynomial(lambda x: x, lambda x, k, p, q: _sub(_mul(_mul(x, 2.0), p), q)))
-row("aten.special_chebyshev_polynomial_u")(
-    _polynomial(lambda x: _mul(x, 2.0), lambda x, k, p, q: _sub(_mul(_mul(x, 2.0), p), q))
-)
-row("aten.special_chebyshev_polynomial_v")(
-    _polynomial(lambda x: _sub(_mul(x, 2.0), 1.0), lambda x, k, p, q: _sub(_mul(_mul(x, 2.0), p), q))
-)
-row("aten.special_chebyshev_polynomial_w")(
-    _polynomial(lambda x: _add(_mul(x, 2.0), 1.0), lambda x, k, p, q: _sub(_mul(_mul(x, 2.0), p), q))
-)
-row("aten.special_hermite_polynomial_h")(
-    _polynomial(lambda x: _mul(x, 2.0), lambda x, k, p, q: _sub(_mul(_mul(x, 2.0), p), _mul(q, 2.0 * k)))
-)
-row("aten.special_hermite_polynomial_he")(
-    _polynomial(lambda x: x, lambda x, k, p, q: _sub(_mul(x, p), _mul(q, float(k))))
-)
-row("aten.special_laguerre_polynomial_l")(
-    _polynomial(
-        lambda x: _sub(full(1.0, [], "float64"), x),
-        lambda x, k, p, q: _div(_sub(_mul(_sub(full(2.0 * k + 1, [], "float64"), x), p), _mul(q, float(k))), k + 1.0),
-    )
-)
-row("aten.special_legendre_polynomial_p")(
-    _polynomial(lambda x: x, lambda x, k, p, q: _div(_sub(_mul(_mul(x, 2.0 * k + 1), p), _mul(q, float(k))), k + 1.0))
-)
 
 
 # ---- distances and products of three
@@ -349,7 +304,7 @@ row("aten.special_legendre_polynomial_p")(
 def _cdist(g: Graph, a: RelayExpr, b: RelayExpr, p: float, _mode: Any = None) -> RelayExpr:
     x = call_op("expand_dims", [a], axis=rank(a) - 1)
     y = call_op("expand_dims", [b], axis=rank(b) - 2)
-    off = call_op("abs", [_sub(x, y)])
+    off = call_op("abs", [sub(x, y)])
     return _norm(off, p, rank(off) - 1, g)
 
 
@@ -361,7 +316,7 @@ def _norm(off: RelayExpr, p: float, axis: int, g: Graph) -> RelayExpr:
     if p == 1:
         return reduce("sum", off, [axis], False)
     if p == 2:
-        return call_op("sqrt", [reduce("sum", _mul(off, off), [axis], False)])
+        return call_op("sqrt", [reduce("sum", mul(off, off), [axis], False)])
     total = reduce("sum", call_op("power", [off, cast(float(p), dt(off))]), [axis], False)
     return call_op("power", [total, cast(1.0 / p, dt(off))])
 
@@ -371,7 +326,7 @@ def _pdist(g: Graph, x: RelayExpr, p: float = 2.0) -> RelayExpr:
     n = static(x, "pdist")[0]
     i, j = np.triu_indices(n, 1)
     parts = [call_op("take", [x, const(at.astype("int64"))], axis=0) for at in (i, j)]
-    return _norm(call_op("abs", [_sub(*parts)]), p, 1, g)
+    return _norm(call_op("abs", [sub(*parts)]), p, 1, g)
 
 
 @row("aten._trilinear")
@@ -389,7 +344,7 @@ def _trilinear(
     for axes, k in ((ea, 0), (eb, 1), (ec, 2)):
         for axis in axes:
             a, b, c = [call_op("expand_dims", [t], axis=axis) if i == k else t for i, t in enumerate((a, b, c))]
-    return reduce("sum", _mul(_mul(a, b), c), list(over), False)
+    return reduce("sum", mul(mul(a, b), c), list(over), False)
 
 
 # ---- places and masks
@@ -415,7 +370,7 @@ def _nonzero_static(g: Graph, x: RelayExpr, size: int, fill: int = -1) -> RelayE
     places = padded(places, [0, 0, 0, max(size - here, 0)], fill, "constant")
     places = call_op("strided_slice", [places], begin=[0], end=[size], strides=[1], axes=[0])
     live = call_op("less", [const(np.arange(size).astype("int64")), reshape(count, [1])])
-    return _pick(call_op("expand_dims", [live], axis=1), places, fill)
+    return pick(call_op("expand_dims", [live], axis=1), places, fill)
 
 
 @row("aten.mode")
@@ -476,7 +431,7 @@ def _frexp(g: Graph, x: RelayExpr) -> List[RelayExpr]:
         dtype="float64",
     )
     plain = call_op("logical_and", [call_op("isfinite", [wide]), call_op("not_equal", [wide, cast(0.0, "float64")])])
-    return [cast(_pick(plain, fraction, wide), dt(x)), cast(_pick(plain, _sub(power, 1022), 0), "int32")]
+    return [cast(pick(plain, fraction, wide), dt(x)), cast(pick(plain, sub(power, 1022), 0), "int32")]
 
 
 @row("aten.nextafter", "prims.nextafter")
@@ -487,14 +442,14 @@ def _nextafter(g: Graph, a: RelayExpr, b: RelayExpr) -> RelayExpr:
     a, b = expand(cast(a, d), g.out_shape), expand(cast(b, d), g.out_shape)
     bits = call_op("reinterpret", [a], dtype=whole)
     outward = call_op("equal", [call_op("greater", [b, a]), call_op("greater", [a, cast(0.0, d)])])
-    moved = call_op("reinterpret", [call_op("add", [bits, _pick(outward, cast(1, whole), cast(-1, whole))])], dtype=d)
+    moved = call_op("reinterpret", [call_op("add", [bits, pick(outward, cast(1, whole), cast(-1, whole))])], dtype=d)
     tiny = call_op(
         "reinterpret",
-        [_pick(call_op("greater", [b, a]), cast(1, whole), const(np.iinfo(whole).min + 1, whole))],
+        [pick(call_op("greater", [b, a]), cast(1, whole), const(np.iinfo(whole).min + 1, whole))],
         dtype=d,
     )
-    moved = _pick(call_op("equal", [a, cast(0.0, d)]), tiny, moved)
-    return _pick(call_op("isnan", [a]), a, _pick(call_op("isnan", [b]), b, _pick(call_op("equal", [a, b]), b, moved)))
+    moved = pick(call_op("equal", [a, cast(0.0, d)]), tiny, moved)
+    return pick(call_op("isnan", [a]), a, pick(call_op("isnan", [b]), b, pick(call_op("equal", [a, b]), b, moved)))
 
 
-__all__ = ["ROWS"]
+__all__ = ["ROWS", "add", "digamma", "div", "mul", "pick", "sub"]
