@@ -193,6 +193,26 @@ OPERATORS = {
     "lgamma": lambda: (torch.lgamma, torch.tensor([0.3, 4.5, -2.5, 30.0])),
     "unsigned bytes wrap": lambda: (lambda x: x.to(torch.uint8), torch.tensor([-1.0, 257.0, 3.7])),
     "gcd": lambda: (torch.gcd, torch.tensor([12, 0, 35]), torch.tensor([18, 5, 14])),
+    "powers of integers": lambda: (torch.pow, torch.tensor([[3], [-2]]), torch.tensor([0, 5, 39])),
+    "polygamma": lambda: (lambda x: torch.polygamma(2, x), torch.tensor([0.3, 1.0, 40.0, -2.5])),
+    "zeta": lambda: (torch.special.zeta, torch.tensor([1.5, 2.0, 3.0, 1.0]), torch.tensor([0.2, 9.0, -1.5, 2.0])),
+    "polynomials of several orders": lambda: (
+        lambda x, n: torch.special.hermite_polynomial_h(x, n) + torch.special.shifted_chebyshev_polynomial_v(x, n),
+        torch.tensor([0.5, -0.2, 1.3, 0.7, 0.1]),
+        torch.tensor([0, 1, 2, 5, -1]),
+    ),
+    "index_reduce": lambda: (
+        lambda x, i, v: x.index_reduce(1, i, v, "mean", include_self=False),
+        torch.ones(2, 3),
+        torch.tensor([2, 0, 2]),
+        torch.tensor([[1.0, 2.0, 4.0], [3.0, 5.0, -1.0]]),
+    ),
+    "put": lambda: (
+        lambda x, i, v: x.put(i, v, accumulate=True),
+        torch.zeros(2, 3),
+        torch.tensor([1, -1, 1]),
+        torch.tensor([1.0, 2.0, 4.0]),
+    ),
 }
 
 

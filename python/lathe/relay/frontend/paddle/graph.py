@@ -4,36 +4,19 @@ A value is an array (what is known now), an expression, a list of such, or None.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List
 
 import numpy as np
 
 from .... import error
-from ..values import Refused, refuse
+from ..rows import Table
+from ..values import Refused
 from .program import Op, Region
 
-Row = Callable[..., Any]
-ROWS: Dict[str, Row] = {}
-#: Operators that numpy computes where all operands are arrays.
-FOLDED: Dict[str, Row] = {}
+#: A row gives the output; a tuple where there are several, and a list for an output that is a list of tensors.
+_TABLE = Table()
+ROWS, FOLDED, row = _TABLE.rows, _TABLE.folded, _TABLE.row
 Values = Dict[Any, Any]
-
-
-def row(*names: str, fold: Optional[Row] = None) -> Callable[[Row], Row]:
-    """The function is the row of these operators: f(op, *operands).  fold: the same by numpy.
-
-    It gives the output; a tuple where there are several, and a list for an output that is a list of tensors."""
-
-    def put(f: Row) -> Row:
-        for name in names:
-            if name in ROWS:
-                raise error.InternalError(f"operator '{name}' has two rows")
-            ROWS[name] = f
-            if fold is not None:
-                FOLDED[name] = fold
-        return f
-
-    return put
 
 
 def absent(ops: List[Op]) -> Dict[str, int]:
@@ -110,4 +93,4 @@ def body(region: Region, values: Values, args: List[Any]) -> List[Any]:
     return run(region.ops, inner)
 
 
-__all__ = ["FOLDED", "ROWS", "Values", "absent", "body", "operand", "refuse", "row", "run"]
+__all__ = ["FOLDED", "ROWS", "Values", "absent", "body", "operand", "row", "run"]

@@ -138,8 +138,7 @@ _CHEBYSHEV = {
 }
 for _kind, _first in _CHEBYSHEV.items():
     for _prefix in ("", "shifted_"):
-        _name = f"{_prefix}chebyshev_polynomial_{_kind}"
-        row(f"aten.special_{_name}", f"prims.{_name}")(_polynomial(_first, _twice, bool(_prefix)))
+        row(f"aten.special_{_prefix}chebyshev_polynomial_{_kind}")(_polynomial(_first, _twice, bool(_prefix)))
 row("aten.special_legendre_polynomial_p")(_polynomial(lambda x: x, _legendre))
 row("aten.special_laguerre_polynomial_l")(_polynomial(lambda x: add(mul(x, -1.0), 1.0), _laguerre))
 row("aten.special_hermite_polynomial_h")(_polynomial(

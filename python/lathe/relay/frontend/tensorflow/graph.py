@@ -6,19 +6,18 @@ expression, or a variable.  What only the outputs need is looked at, operands fi
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from .... import error
 from ...expr import RelayExpr, TupleWrapper
+from ..rows import Table
 from ..values import Refused, dt, expr, ints, known, like, op, rank, refuse, sizes
 from . import proto
 
-Row = Callable[..., Any]
-ROWS: Dict[str, Row] = {}
-#: Operators that numpy computes where all operands are arrays: sizes, and what is made of them.
-FOLDED: Dict[str, Row] = {}
+_TABLE = Table()
+ROWS, FOLDED, row = _TABLE.rows, _TABLE.folded, _TABLE.row
 #: Of an operator with several outputs that have names of their own, these: functions tell them by name.
 OUTPUTS = {
     "FusedBatchNormV3": ["y", "batch_mean", "batch_variance", "reserve_space_1", "reserve_space_2", "reserve_space_3"],
@@ -26,21 +25,6 @@ OUTPUTS = {
     "FusedBatchNorm": ["y", "batch_mean", "batch_variance", "reserve_space_1", "reserve_space_2"],
     "TopKV2": ["values", "indices"],
 }
-
-
-def row(*names: str, fold: Optional[Row] = None) -> Callable[[Row], Row]:
-    """The function is the row of these operators: f(node, *operands).  fold: the same by numpy."""
-
-    def put(f: Row) -> Row:
-        for name in names:
-            if name in ROWS:
-                raise error.InternalError(f"operator '{name}' has two rows")
-            ROWS[name] = f
-            if fold is not None:
-                FOLDED[name] = fold
-        return f
-
-    return put
 
 
 class Dead(NamedTuple):
