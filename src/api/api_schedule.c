@@ -6,7 +6,17 @@
 #include "api/api.h"
 
 static Sched *arg_schedule(Call *c) { return (Sched *)api_arg_ptr(c, 0); }
-static int rv_id(const void *p) { return (int)(intptr_t)p; }
+
+/* The number of a block, loop or sampled integer, which must be one of this schedule's. */
+static int rv_id(Call *c, const Handle *rv)
+{
+  int id = (int)(intptr_t)rv->p;
+  if (!sched_knows(arg_schedule(c), rv->owner->p, id))
+    raise(c->ctx, ERR_ARGUMENT, NOWHERE,
+          "a block, loop or sampled integer of another schedule is none of this one's, unless it was there before this "
+          "one was copied from it");
+  return id;
+}
 
 static LatheValue val_rv(Call *c, LatheKind kind, int64_t id)
 {
@@ -17,9 +27,9 @@ static SchedArg sched_object(Call *c, Module *m, const LatheValue *v)
 {
   const void *p = api_value_ptr(v);
   switch ((LatheKind)v->kind) {
-  case LATHE_BLOCK: return (SchedArg){.kind = SA_BLOCK, .u.i = rv_id(p)};
-  case LATHE_LOOP: return (SchedArg){.kind = SA_LOOP, .u.i = rv_id(p)};
-  case LATHE_INTRV: return (SchedArg){.kind = SA_INTRV, .u.i = rv_id(p)};
+  case LATHE_BLOCK: return (SchedArg){.kind = SA_BLOCK, .u.i = rv_id(c, v->u.p)};
+  case LATHE_LOOP: return (SchedArg){.kind = SA_LOOP, .u.i = rv_id(c, v->u.p)};
+  case LATHE_INTRV: return (SchedArg){.kind = SA_INTRV, .u.i = rv_id(c, v->u.p)};
   case LATHE_EXPR:
   case LATHE_VAR:
   case LATHE_ITERVAR: return (SchedArg){.kind = SA_EXPR, .u.e = api_value_expr(c, m, v)};
@@ -180,7 +190,7 @@ static void schedule_marked(Call *c)
 
 static Stmt *arg_loop_or_block(Call *c, Sched *s)
 {
-  int id = rv_id(api_arg_ptr(c, 1));
+  int id = rv_id(c, api_arg_handle(c, 1));
   if (api_arg_handle(c, 1)->kind == LATHE_BLOCK) return sched_block_stmt(s, (BlockRV){id});
   return sched_loop_stmt(s, (LoopRV){id});
 }
@@ -197,7 +207,7 @@ static void schedule_get(Call *c)
 
 static void schedule_int(Call *c)
 {
-  *c->out = api_val_int(sched_int_value(arg_schedule(c), (IntRV){rv_id(api_arg_ptr(c, 1))}));
+  *c->out = api_val_int(sched_int_value(arg_schedule(c), (IntRV){rv_id(c, api_arg_handle(c, 1))}));
 }
 
 static void primitives(Call *c)

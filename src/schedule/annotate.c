@@ -1,23 +1,17 @@
 /* annotate.c: kinds of loops, thread axes, annotations. */
 #include "schedule/engine.h"
 
-static const char *const kind_names[] = {"serial", "parallel", "vectorized", "unrolled", "bound to a thread axis"};
-
-static void set_kind(Sched *s, const char *prim, Stmt *loop, ForKind kind)
+/* The last word counts. */
+static void set_kind(Stmt *loop, ForKind kind)
 {
-  ForKind now = loop->u.loop.kind;
-  if (now == kind || now == FOR_SERIAL) {
-    loop->u.loop.kind = kind;
-    return;
-  }
-  raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s is already %s%s%s", prim, tree_what(s, loop), kind_names[now],
-        now == FOR_THREAD ? " " : "", now == FOR_THREAD ? loop->u.loop.thread_tag : "");
+  loop->u.loop.kind = kind;
+  loop->u.loop.thread_tag = NULL;
 }
 
 SchedArg prim_parallel(Sched *s, SchedArg *a)
 {
   Stmt *loop = sched_arg_loop(s, &a[0]);
-  set_kind(s, "parallel", loop, FOR_PARALLEL);
+  set_kind(loop, FOR_PARALLEL);
   facts_check_independent(s, "parallel", loop);
   return sched_arg_none;
 }
@@ -34,7 +28,7 @@ SchedArg prim_vectorize(Sched *s, SchedArg *a)
 {
   Stmt *loop = sched_arg_loop(s, &a[0]);
   check_constant(s, "vectorize", loop);
-  set_kind(s, "vectorize", loop, FOR_VECTORIZED);
+  set_kind(loop, FOR_VECTORIZED);
   facts_check_independent(s, "vectorize", loop);
   return sched_arg_none;
 }
@@ -43,7 +37,7 @@ SchedArg prim_unroll(Sched *s, SchedArg *a)
 {
   Stmt *loop = sched_arg_loop(s, &a[0]);
   check_constant(s, "unroll", loop);
-  set_kind(s, "unroll", loop, FOR_UNROLLED);
+  set_kind(loop, FOR_UNROLLED);
   return sched_arg_none;
 }
 
@@ -108,15 +102,12 @@ SchedArg prim_bind(Sched *s, SchedArg *a)
   if (!known_axis(tag))
     raise(s->ctx, ERR_ARGUMENT, NOWHERE,
           "bind: '%s' is no thread axis; there are blockIdx, threadIdx and vthread, each with .x .y .z", tag);
-  if (loop->u.loop.kind == FOR_THREAD)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "bind: %s is already bound to %s", tree_what(s, loop),
-          loop->u.loop.thread_tag);
   for (Stmt *p = loop->parent; p; p = p->parent)
     if (p->kind == S_FOR &&
         (expr_uses_var(loop->u.loop.extent, LOOPVAR(p)) || expr_uses_var(loop->u.loop.min, LOOPVAR(p))))
       raise(s->ctx, ERR_SCHEDULE, NOWHERE, "bind: the bounds of %s depend on %s, so it has no one number of threads",
             tree_what(s, loop), tree_what(s, p));
-  set_kind(s, "bind", loop, FOR_THREAD);
+  set_kind(loop, FOR_THREAD);
   loop->u.loop.thread_tag = arena_strdup(s->m->arena, tag);
   facts_check_independent(s, "bind", loop);
   check_kernel(s, loop);

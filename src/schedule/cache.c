@@ -3,7 +3,8 @@
  * cache_read   B[…] -> cache[…] in a new block before the consumers, which then read
  *              the cache
  * cache_write  the block writes the cache; a new block copies cache[…] -> B[…]
- * reindex      as these, but the copy is indexed by the block's own variables
+ * reindex      as these, but the copy is indexed by the block's own variables;
+ *              reindex_cache_read, reindex_cache_write: by a map of them
  * The cache has the shape of the buffer; lowering cuts it down to the part that is
  * used between its allocation and its last use. */
 #include "schedule/engine.h"
@@ -159,14 +160,19 @@ static Stmt *copy_block(Sched *s, const char *name, const Buffer *from, const Bu
   return sched_plain_block(s, name, n, vars, extent, stmt_store(s->m, to, n, index, expr_load(s->m, from, n, index)));
 }
 
-static const Buffer *cache_buffer(Sched *s, const Buffer *b, const char *scope)
+static const char *cache_name(Sched *s, const Buffer *b, const char *scope)
 {
   Text name = text_new(s->m->arena);
   text_printf(&name, "%s_%s", b->name, scope);
   for (char *c = name.s; *c; c++)
     if (*c == '.') *c = '_';
-  return buffer_new(s->m, tree_buffer_name(s, text_str(&name)), b->dtype, b->ndim, b->shape, NULL, NULL, scope, 0, 0,
-                    NULL);
+  return text_str(&name);
+}
+
+static const Buffer *cache_buffer(Sched *s, const Buffer *b, const char *scope)
+{
+  return buffer_new(s->m, tree_buffer_name(s, cache_name(s, b, scope)), b->dtype, b->ndim, b->shape, NULL, NULL, scope,
+                    0, 0, NULL);
 }
 
 /* The statement of the scope's body (or of the loop's) that holds the block. */
@@ -349,8 +355,13 @@ typedef struct Access {
   Stmt *block;
   const Buffer *buffer, *to;
   const Expr **index; /* how the block accesses the buffer */
-  const Expr **own;   /* the variables that replace it */
+  const Expr **own;   /* what replaces it: variables of the block, or results of the map */
   int nown;
+  const char *prim;
+  const IndexMap *map; /* NULL: the variables themselves */
+  const Var **vars;    /* what the copy runs over … */
+  const Expr **extent; /* … and how far */
+  int nvars;
   bool found;
 } Access;
 
@@ -358,7 +369,7 @@ static void note_index(Access *v, const Expr *const *index)
 {
   for (int d = 0; d < v->buffer->ndim; d++) {
     if (v->found && v->index[d] != index[d])
-      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: %s accesses buffer '%s' at different indices",
+      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s accesses buffer '%s' at different indices", v->prim,
             tree_what(v->s, v->block), v->buffer->name);
     v->index[d] = index[d];
   }
@@ -402,7 +413,7 @@ static bool own_store(void *env, Stmt *stmt)
 }
 
 /* The copy touches what the block touches, but without the conditions around it. */
-static void check_index(Access *v, bool write, int n, const Var **vars, const Expr **extent)
+static void check_index(Access *v)
 {
   Sched *s = v->s;
   Analyzer *an = facts_analyzer(s, v->block);
@@ -410,35 +421,101 @@ static void check_index(Access *v, bool write, int n, const Var **vars, const Ex
     const Expr *e = v->index[d];
     if (expr_has_kind(e, E_LOAD) || !analyzer_prove(an, expr_binary(s->m, E_GE, e, sched_const_like(s, e, 0))) ||
         !analyzer_prove(an, expr_lt(s->m, e, v->buffer->shape[d])))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: the index %s of %s may leave buffer '%s'",
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: the index %s of %s may leave buffer '%s'", v->prim,
             expr_str_of(scratch(s->ctx), e), tree_what(s, v->block), v->buffer->name);
   }
-  if (!write) return;
-  const IterVar **loops = arena_array(scratch(s->ctx), const IterVar *, n);
-  for (int i = 0; i < n; i++) {
-    IterVar *iv = arena_new_of(scratch(s->ctx), IterVar);
-    *iv =
-        (IterVar){.var = vars[i], .min = expr_int(s->m, vars[i]->dtype, 0), .extent = extent[i], .kind = ITER_SPATIAL};
-    loops[i] = iv;
-  }
-  IterSum *sums = arena_array(scratch(s->ctx), IterSum, v->buffer->ndim);
-  const char *why = NULL;
-  if (!itermap_detect(an, v->buffer->ndim, v->index, n, loops, NULL, ITERMAP_INJECTIVE, sums, &why))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: %s may write an element of buffer '%s' twice%s%s",
-          tree_what(s, v->block), v->buffer->name, why ? ": " : "", why ? why : "");
 }
 
-SchedArg prim_reindex(Sched *s, SchedArg *a)
+/* Raises unless different values of the variables give different indices. */
+static void check_places(Access *v, int n, const Expr *const *index, const char *buffer)
 {
+  Sched *s = v->s;
+  Analyzer *an = facts_analyzer(s, v->block);
+  const IterVar **loops = arena_array(scratch(s->ctx), const IterVar *, v->nvars);
+  for (int i = 0; i < v->nvars; i++)
+    loops[i] = iter_of(scratch(s->ctx), v->vars[i], expr_int(s->m, v->vars[i]->dtype, 0), v->extent[i]);
+  IterSum *sums = arena_array(scratch(s->ctx), IterSum, n);
+  const char *why = NULL;
+  if (!itermap_detect(an, n, index, v->nvars, loops, NULL, ITERMAP_INJECTIVE, sums, &why))
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s may use an element of buffer '%s' twice%s%s", v->prim,
+          tree_what(s, v->block), buffer, why ? ": " : "", why ? why : "");
+}
+
+/* The block's variables that the access or the map uses, in order. */
+static void collect_vars(Access *v, bool write)
+{
+  Sched *s = v->s;
   Arena *tmp = scratch(s->ctx);
-  Stmt *block = sched_arg_block(s, &a[0]);
+  const Block *b = BLOCK(v->block);
+  v->vars = arena_array(tmp, const Var *, b->niter);
+  v->extent = arena_array(tmp, const Expr *, b->niter);
+  for (int i = 0; i < b->niter; i++) {
+    bool accessed = false;
+    bool mapped = false;
+    const Var *var = b->iter[i].var;
+    for (int d = 0; d < v->buffer->ndim; d++) accessed |= expr_uses_var(v->index[d], var);
+    for (int k = 0; v->map && k < v->nown; k++) mapped |= expr_uses_var(v->own[k], var);
+    if (!accessed && !mapped) continue;
+    if (write && !accessed)
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: the map uses '%s', and %s writes buffer '%s' without it", v->prim,
+            var->name, tree_what(s, v->block), v->buffer->name);
+    if (!expr_is_int(b->iter[i].min, 0))
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: the variable '%s' of %s does not start at 0", v->prim, var->name,
+            tree_what(s, v->block));
+    v->vars[v->nvars] = var;
+    v->extent[v->nvars++] = b->iter[i].extent;
+  }
+}
+
+/* The map's results over the block's variables. */
+static void apply_map(Access *v, const IndexMap *map)
+{
+  Sched *s = v->s;
+  const Block *b = BLOCK(v->block);
+  Map values = {0};
+  v->map = map;
+  if (map->nin != b->niter)
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "%s: the map takes %d variables, and %s has %d", v->prim, map->nin,
+          tree_what(s, v->block), b->niter);
+  for (int i = 0; i < map->nin; i++)
+    map_put(scratch(s->ctx), &values, map->in[i], (void *)expr_cast(s->m, map->in[i]->dtype, var_expr(b->iter[i].var)));
+  v->nown = map->nout;
+  v->own = arena_array(scratch(s->ctx), const Expr *, map->nout);
+  for (int i = 0; i < map->nout; i++)
+    v->own[i] = facts_simplify(s, v->block, expr_substitute(s->m, map->out[i], &values));
+}
+
+/* The extents of the copy: of the variables that index it, or as far as the map's results go. */
+static const Expr *const *copy_shape(Access *v)
+{
+  Sched *s = v->s;
+  if (!v->map) return v->extent;
+  Analyzer *an = facts_analyzer(s, v->block);
+  const Expr **shape = arena_array(scratch(s->ctx), const Expr *, v->nown);
+  for (int i = 0; i < v->nown; i++) {
+    const Expr *lo;
+    const Expr *hi;
+    if (!analyzer_relax(an, v->own[i], v->nvars, v->vars, &lo, &hi) ||
+        !analyzer_prove(an, expr_binary(s->m, E_GE, lo, sched_const_like(s, lo, 0))))
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: it is not known how far the index %s goes", v->prim,
+            expr_str_of(scratch(s->ctx), v->own[i]));
+    shape[i] = expr_simplify(an, expr_add(s->m, hi, sched_const_like(s, hi, 1)));
+  }
+  return shape;
+}
+
+/* A copy of a buffer that the block accesses by its own variables, or by a map of them. */
+static SchedArg reindex(Access *v, bool write, const IndexMap *map, const char *scope_name)
+{
+  Sched *s = v->s;
+  Stmt *block = v->block;
+  const Buffer *buffer = v->buffer;
+  Arena *tmp = scratch(s->ctx);
   Stmt *scope = tree_scope(s, block);
-  bool write;
-  const Buffer *buffer = sched_buffer_region(s, "reindex", block, &a[1], &write)->buffer;
   Block *b = BLOCK(block);
-  Access v = {.s = s, .block = block, .buffer = buffer, .index = arena_array(tmp, const Expr *, buffer->ndim)};
-  facts_check_movable(s, "reindex", block);
-  facts_check_whole_scope(s, "reindex", block);
+  v->index = arena_array(tmp, const Expr *, buffer->ndim);
+  facts_check_movable(s, v->prim, block);
+  facts_check_whole_scope(s, v->prim, block);
   Stmt **near;
   Stmt *item = item_of(block, scope);
   int n = write ? facts_readers(tmp, scope, buffer, &near) : facts_writers(tmp, scope, buffer, &near);
@@ -447,51 +524,72 @@ SchedArg prim_reindex(Sched *s, SchedArg *a)
     if (!(write && b->init && near[i] == block)) near[others++] = near[i];
   if (any_under(others, near, item))
     raise(s->ctx, ERR_SCHEDULE, NOWHERE,
-          "reindex: %s shares %s with the other side of buffer '%s'; reindex before moving them together",
+          "%s: %s shares %s with the other side of buffer '%s'; reindex before moving them together", v->prim,
           tree_what(s, block), tree_what(s, item), buffer->name);
-  stmt_visit(block, note_store, &v);
-  stmt_visit_exprs(block, note_loads, &v);
-  if (!v.found)
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: %s accesses buffer '%s' otherwise than by its elements",
+  stmt_visit(block, note_store, v);
+  stmt_visit_exprs(block, note_loads, v);
+  if (!v->found)
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s accesses buffer '%s' otherwise than by its elements", v->prim,
           tree_what(s, block), buffer->name);
-
-  const Var **vars = arena_array(tmp, const Var *, b->niter);
-  const Var **fresh = arena_array(tmp, const Var *, b->niter);
-  const Expr **extent = arena_array(tmp, const Expr *, b->niter);
-  const Expr **at = arena_array(tmp, const Expr *, b->niter);
-  v.own = arena_array(tmp, const Expr *, b->niter);
-  Map to_fresh = {0};
-  for (int i = 0; i < b->niter; i++) {
-    bool used = false;
-    for (int d = 0; d < buffer->ndim; d++) used |= expr_uses_var(v.index[d], b->iter[i].var);
-    if (!used) continue;
-    if (!expr_is_int(b->iter[i].min, 0))
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reindex: the variable '%s' of %s does not start at 0", b->iter[i].var->name,
-            tree_what(s, block));
-    int k = v.nown++;
-    vars[k] = b->iter[i].var;
-    extent[k] = b->iter[i].extent;
-    v.own[k] = var_expr(vars[k]);
-    fresh[k] = var_new(s->m, arena_printf(s->m->arena, "v%d", k), vars[k]->dtype, VAR_PLAIN);
-    at[k] = var_expr(fresh[k]);
-    map_put(tmp, &to_fresh, vars[k], (void *)at[k]);
+  if (map) apply_map(v, map);
+  collect_vars(v, write);
+  if (!map) {
+    v->nown = v->nvars;
+    v->own = arena_array(tmp, const Expr *, v->nvars);
+    for (int k = 0; k < v->nvars; k++) v->own[k] = var_expr(v->vars[k]);
   }
-  check_index(&v, write, v.nown, vars, extent);
-  const char *name = tree_buffer_name(s, arena_printf(tmp, "%s_reindex", buffer->name));
-  v.to = buffer_new(s->m, name, buffer->dtype, v.nown, extent, NULL, NULL, NULL, 0, 0, NULL);
+  check_index(v);
+  if (write) check_places(v, buffer->ndim, v->index, buffer->name);
+  const char *hint = scope_name ? cache_name(s, buffer, scope_name) : arena_printf(tmp, "%s_reindex", buffer->name);
+  const char *name = tree_buffer_name(s, hint);
+  if (map) check_places(v, v->nown, v->own, name);
+  v->to = buffer_new(s->m, name, buffer->dtype, v->nown, copy_shape(v), NULL, NULL, scope_name, 0, 0, NULL);
+
+  Map to_fresh = {0};
+  const Var **fresh = arena_array(tmp, const Var *, v->nvars);
   const Expr **index = arena_array(tmp, const Expr *, buffer->ndim);
-  for (int d = 0; d < buffer->ndim; d++) index[d] = expr_substitute(s->m, v.index[d], &to_fresh);
-  Stmt *store = write ? stmt_store(s->m, buffer, buffer->ndim, index, expr_load(s->m, v.to, v.nown, at))
-                      : stmt_store(s->m, v.to, v.nown, at, expr_load(s->m, buffer, buffer->ndim, index));
-  Stmt *copy = sched_plain_block(s, name, v.nown, fresh, extent, store);
-  Rewriter rw = {.m = s->m, .fn = own_load, .env = &v, .arena = tmp};
-  stmt_visit(block, own_store, &v);
+  const Expr **at = arena_array(tmp, const Expr *, v->nown);
+  for (int k = 0; k < v->nvars; k++) {
+    fresh[k] = var_new(s->m, arena_printf(s->m->arena, "v%d", k), v->vars[k]->dtype, VAR_PLAIN);
+    map_put(tmp, &to_fresh, v->vars[k], (void *)var_expr(fresh[k]));
+  }
+  for (int d = 0; d < buffer->ndim; d++) index[d] = expr_substitute(s->m, v->index[d], &to_fresh);
+  for (int k = 0; k < v->nown; k++) at[k] = expr_substitute(s->m, v->own[k], &to_fresh);
+  Stmt *store = write ? stmt_store(s->m, buffer, buffer->ndim, index, expr_load(s->m, v->to, v->nown, at))
+                      : stmt_store(s->m, v->to, v->nown, at, expr_load(s->m, buffer, buffer->ndim, index));
+  Stmt *copy = sched_plain_block(s, name, v->nvars, fresh, v->extent, store);
+  Rewriter rw = {.m = s->m, .fn = own_load, .env = v, .arena = tmp};
+  stmt_visit(block, own_store, v);
   stmt_rewrite_exprs(b->body, own_expr, &rw);
   if (b->init) stmt_rewrite_exprs(b->init, own_expr, &rw);
-  sched_block_add_alloc(s, scope, v.to);
+  sched_block_add_alloc(s, scope, v->to);
   facts_refresh(s, block);
   tree_insert_beside(s, item, write, sched_plain_nest(s, copy));
   facts_refresh(s, copy);
-  facts_check_above(s, "reindex", block);
+  facts_check_above(s, v->prim, block);
   return sched_result_block(s, copy);
+}
+
+SchedArg prim_reindex(Sched *s, SchedArg *a)
+{
+  bool write;
+  Access v = {.s = s, .prim = "reindex", .block = sched_arg_block(s, &a[0])};
+  v.buffer = sched_buffer_region(s, v.prim, v.block, &a[1], &write)->buffer;
+  return reindex(&v, write, NULL, NULL);
+}
+
+SchedArg prim_reindex_cache_read(Sched *s, SchedArg *a)
+{
+  Access v = {.s = s, .prim = "reindex_cache_read", .block = sched_arg_block(s, &a[0])};
+  v.buffer = sched_read_region(s, v.prim, v.block, &a[1])->buffer;
+  sched_check_scope(s, v.prim, a[2].u.s);
+  return reindex(&v, false, a[3].u.p, a[2].u.s);
+}
+
+SchedArg prim_reindex_cache_write(Sched *s, SchedArg *a)
+{
+  Access v = {.s = s, .prim = "reindex_cache_write", .block = sched_arg_block(s, &a[0])};
+  v.buffer = sched_write_region(s, v.prim, v.block, &a[1])->buffer;
+  sched_check_scope(s, v.prim, a[2].u.s);
+  return reindex(&v, true, a[3].u.p, a[2].u.s);
 }

@@ -698,6 +698,40 @@ static void skip_with_producers(Move *v, int n, Stmt *const *producer)
   facts_simplify_below(s, v->block);
 }
 
+/* A buffer that is also written outside of the loop: what is ready under it must be all that the block reads, for the
+ * block runs nowhere else. */
+static void check_all_ready(Move *v)
+{
+  Sched *s = v->s;
+  Stmt *scope = tree_scope(s, v->block);
+  const Block *b = BLOCK(v->block);
+  Stmt **writer;
+  Analyzer *an = facts_analyzer(s, scope);
+  facts_bind_below(an, scope);
+  for (int i = 0; i < b->nreads; i++) {
+    int n = facts_writers(scratch(s->ctx), scope, b->reads[i].buffer, &writer);
+    bool outside = false;
+    bool inside = false;
+    bool whole = false;
+    Box in = region_under(s, an, &b->reads[i], v->block, NULL);
+    for (int k = 0; k < n; k++) {
+      const Block *w = BLOCK(writer[k]);
+      if (writer[k] == v->block) continue;
+      if (!tree_under(writer[k], v->loop)) outside = true;
+      else inside = true;
+      for (int x = 0; x < w->nwrites && tree_under(writer[k], v->loop); x++) {
+        if (w->writes[x].buffer != b->reads[i].buffer) continue;
+        Box out = region_under(s, an, &w->writes[x], writer[k], NULL);
+        whole |= region_holds(s, an, &out, &in);
+      }
+    }
+    if (inside && outside && !whole)
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "reverse_compute_at: only a part of buffer '%s' is written under %s, and %s reads all of it",
+            b->reads[i].buffer->name, tree_what(s, v->loop), tree_what(s, v->block));
+  }
+}
+
 SchedArg prim_reverse_compute_at(Sched *s, SchedArg *a)
 {
   Move v = begin(s, "reverse_compute_at", sched_arg_block(s, &a[0]), sched_arg_loop(s, &a[1]));
@@ -711,6 +745,7 @@ SchedArg prim_reverse_compute_at(Sched *s, SchedArg *a)
         raise(s->ctx, ERR_SCHEDULE, NOWHERE,
               "reverse_compute_at: the reduction of %s runs over %s, so its result is not complete under %s",
               tree_what(s, producer[i]), tree_what(s, p), tree_what(s, v.loop));
+  check_all_ready(&v);
   solve_producers(&v, n, producer);
   place_block(&v, a[2].u.i, (int)sched_arg_int(s, &a[3]));
   skip_with_producers(&v, n, producer);

@@ -28,6 +28,12 @@ typedef struct Rv {
   int64_t value; /* RV_INT */
 } Rv;
 
+/* The first n random variables of a schedule are also those of its copies. */
+typedef struct Origin {
+  uint64_t number;
+  int n;
+} Origin;
+
 struct Sched {
   Ctx *ctx;
   Module *m;
@@ -37,6 +43,8 @@ struct Sched {
   Vec(const TensorIntrin *) intrins;
   Vec(uint32_t) guarded;
   Vec(uint32_t) proven; /* blocks whose iteration kinds are borne out (kinds.c) */
+  uint64_t number;      /* of this schedule, unlike any other's */
+  Vec(Origin) origins;  /* the schedules that this one was copied from */
   uint64_t rng;
   bool fits; /* sampled tiles that are decided for another extent are brought to this one's */
 };

@@ -162,7 +162,6 @@ void sched_inline_block(Sched *s, Stmt *block)
   const Buffer *buffer = v.store->u.store.buffer;
   Stmt **consumer;
   int n = facts_consumers(tmp, block, &consumer);
-  if (!n) raise(s->ctx, ERR_SCHEDULE, NOWHERE, "compute_inline: nothing reads what %s writes", tree_what(s, block));
   for (int i = 0; i < n; i++) {
     Rewriter rw = {.m = s->m, .fn = inline_load, .env = &v, .arena = tmp};
     v.reader = consumer[i];

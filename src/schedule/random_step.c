@@ -206,17 +206,42 @@ static void step_sample(Dice *d)
   sched_compute_at(d->s, d->block, sched_sample_compute_location(d->s, d->block, -3), chance(d, 50), -1);
 }
 
+static void step_partition(Dice *d)
+{
+  SchedArg length[] = {{.kind = SA_INT, .u.i = pick(d, 1, 4)}, {.kind = SA_NONE}};
+  SchedArg args[] = {{.kind = SA_LOOP, .u.i = random_loop(d).id}, {.kind = SA_LIST, .u.list = {length, 2}}};
+  sched_call(d->s, "loop_partition", 2, args);
+}
+
+static void step_merge(Dice *d)
+{
+  SchedArg loop[] = {{.kind = SA_LOOP, .u.i = random_loop(d).id}, {.kind = SA_LOOP, .u.i = foreign_loop(d, true).id}};
+  SchedArg list = {.kind = SA_LIST, .u.list = {loop, 2}};
+  sched_call(d->s, "merge", 1, &list);
+}
+
+static void step_reindex_cache(Dice *d)
+{
+  if (!BLOCK(d->stmt)->niter) return;
+  SchedArg args[] = {{.kind = SA_BLOCK, .u.i = d->block.id},
+                     {.kind = SA_INT, .u.i = 0},
+                     {.kind = SA_STR, .u.s = any_scope(d)},
+                     {.kind = SA_MAP, .u.p = random_map(d, BLOCK(d->stmt)->niter)}};
+  sched_call(d->s, chance(d, 50) ? "reindex_cache_read" : "reindex_cache_write", 4, args);
+}
+
 static const struct {
   void (*step)(Dice *);
   int weight;
 } steps[] = {
-  {step_split, 20},      {step_fuse, 8},           {step_reorder, 14},
-  {step_kind, 14},       {step_compute_at, 16},    {step_reverse_compute_at, 16},
-  {step_inline, 5},      {step_reverse_inline, 5}, {step_cache_read, 8},
-  {step_cache_write, 8}, {step_reindex, 4},        {step_rfactor, 6},
-  {step_decompose, 10},  {step_pad_einsum, 3},     {step_storage, 5},
-  {step_unit_loop, 2},   {step_blockize, 4},       {step_layout, 8},
-  {step_sample, 4},
+  {step_split, 20},        {step_fuse, 8},           {step_reorder, 14},
+  {step_kind, 14},         {step_compute_at, 16},    {step_reverse_compute_at, 16},
+  {step_inline, 5},        {step_reverse_inline, 5}, {step_cache_read, 8},
+  {step_cache_write, 8},   {step_reindex, 4},        {step_rfactor, 6},
+  {step_decompose, 10},    {step_pad_einsum, 3},     {step_storage, 5},
+  {step_unit_loop, 2},     {step_blockize, 4},       {step_layout, 8},
+  {step_sample, 4},        {step_partition, 3},      {step_merge, 4},
+  {step_reindex_cache, 4},
 };
 
 static void run_step(Ctx *ctx, void *env)

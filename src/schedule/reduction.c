@@ -138,6 +138,8 @@ static Stmt *init_block(Sched *s, Stmt *block)
   }
   init->body = stmt_clone_fresh(s->m, b->init, NULL);
   init->predicate = b->predicate;
+  for (int i = 0; i < b->annots.n; i++)
+    annots_set(s->m->arena, &init->annots, b->annots.v[i].key, b->annots.v[i].value);
   Stmt *out = stmt_block(s->m, init);
   stmt_substitute(s->m, init->body, &vars);
   block_infer_access(s->m, init);

@@ -42,6 +42,7 @@ static Sched *sched_around(const PrimFunc *f)
   Sched *s = arena_new_of(m->arena, Sched);
   s->ctx = ctx;
   s->m = m;
+  s->number = ctx_number(ctx);
   s->f = func_import(m, f);
   module_retain(m);
   scope_end(ctx, scope);
@@ -88,9 +89,19 @@ Sched *sched_clone(const Sched *from)
   for (int i = 0; i < from->intrins.n; i++) vec_push(a, &s->intrins, from->intrins.v[i]);
   for (int i = 0; i < from->guarded.n; i++) vec_push(a, &s->guarded, from->guarded.v[i]);
   for (int i = 0; i < from->proven.n; i++) vec_push(a, &s->proven, from->proven.v[i]);
+  for (int i = 0; i < from->origins.n; i++) vec_push(a, &s->origins, from->origins.v[i]);
+  vec_push(a, &s->origins, ((Origin){from->number, from->rv.n}));
   module_retain(s->m);
   scope_end(ctx, scope);
   return s;
+}
+
+bool sched_knows(const Sched *s, const Sched *of, int rv)
+{
+  if (of->number == s->number) return true;
+  for (int i = 0; i < s->origins.n; i++)
+    if (s->origins.v[i].number == of->number) return rv < s->origins.v[i].n;
+  return false;
 }
 
 void sched_free(Sched *s)

@@ -37,6 +37,9 @@ typedef struct {
 /* Imports f into a fresh module. */
 Sched *sched_new(const PrimFunc *f, uint64_t seed);
 Sched *sched_clone(const Sched *);
+/* Does this number mean in s what it means in `of`?  True of s itself, and of what was there when s, or what s was
+ * copied from, was copied from it. */
+bool sched_knows(const Sched *s, const Sched *of, int rv);
 void sched_free(Sched *);
 PrimFunc *sched_func(Sched *); /* the current state; do not change it */
 Module *sched_module(Sched *);

@@ -76,6 +76,79 @@ SchedArg prim_set_scope(Sched *s, SchedArg *a)
   return sched_arg_none;
 }
 
+/* ---- unsafe_set_dtype ----------------------------------------------------------------------- */
+
+typedef struct Retype {
+  Sched *s;
+  Vec(const Buffer *) from; /* the buffer and the views of it … */
+  Map to;                   /* … in their new dtype: Buffer* -> Buffer* */
+  DType dtype;
+} Retype;
+
+static void add_retyped(Retype *v, const Buffer *b)
+{
+  Module *m = v->s->m;
+  const Buffer *to = buffer_new(m, b->name, v->dtype, b->ndim, b->shape, b->strides, b->elem_offset, b->scope, 0,
+                                b->offset_factor, NULL);
+  vec_push(scratch(v->s->ctx), &v->from, b);
+  map_put(scratch(v->s->ctx), &v->to, b, (void *)(uintptr_t)to);
+}
+
+/* A view of what changes its dtype changes with it. */
+static bool retype_views(void *env, Stmt *stmt)
+{
+  Retype *v = env;
+  if (stmt->kind != S_BLOCK) return true;
+  Block *b = BLOCK(stmt);
+  for (int i = 0; i < b->nmatches; i++)
+    if (map_has(&v->to, b->matches[i].source.buffer)) add_retyped(v, b->matches[i].buffer);
+  return true;
+}
+
+static const Expr *retype_load(Rewriter *rw, const Expr *e)
+{
+  Retype *v = rw->env;
+  const Buffer *to = e->kind == E_LOAD ? map_get(&v->to, e->u.buffer) : NULL;
+  for (int i = 0; e->kind == E_VAR && i < v->from.n; i++)
+    if (v->from.v[i]->data == e->u.var)
+      raise(v->s->ctx, ERR_SCHEDULE, NOWHERE,
+            "unsafe_set_dtype: the address of buffer '%s' is used, so it is not known how its elements are read",
+            v->from.v[i]->name);
+  return to ? expr_cast(v->s->m, dtype_lanes(e->u.buffer->dtype, e->dtype.lanes),
+                        expr_load(v->s->m, to, e->nargs, e->arg))
+            : e;
+}
+
+static const Expr *retype_expr(void *env, const Expr *e) { return expr_rewrite(env, e); }
+
+static bool retype_store(void *env, Stmt *stmt)
+{
+  Retype *v = env;
+  const Buffer *to = stmt->kind == S_STORE ? map_get(&v->to, stmt->u.store.buffer) : NULL;
+  if (!to) return true;
+  stmt->u.store.buffer = to;
+  stmt->u.store.value =
+      expr_cast(v->s->m, dtype_lanes(v->dtype, stmt->u.store.value->dtype.lanes), stmt->u.store.value);
+  return true;
+}
+
+SchedArg prim_unsafe_set_dtype(Sched *s, SchedArg *a)
+{
+  Stmt *block = sched_arg_block(s, &a[0]);
+  int index = check_write_index(s, "unsafe_set_dtype", block, &a[1]);
+  const Buffer *b = check_allocated(s, "unsafe_set_dtype", BLOCK(block)->writes[index].buffer);
+  Retype v = {.s = s};
+  if (!dtype_parse(a[2].u.s, &v.dtype) || v.dtype.lanes != 1)
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "unsafe_set_dtype: '%s' is no dtype of elements", a[2].u.s);
+  add_retyped(&v, b);
+  stmt_visit(s->f->body, retype_views, &v);
+  Rewriter rw = {.m = s->m, .fn = retype_load, .env = &v, .arena = scratch(s->ctx)};
+  stmt_visit(s->f->body, retype_store, &v);
+  stmt_rewrite_exprs(s->f->body, retype_expr, &rw);
+  for (int i = 0; i < v.from.n; i++) stmt_replace_buffer(s->m, s->f->body, v.from.v[i], map_get(&v.to, v.from.v[i]));
+  return sched_arg_none;
+}
+
 SchedArg prim_double_buffer(Sched *s, SchedArg *a)
 {
   Stmt *block = sched_arg_block(s, &a[0]);

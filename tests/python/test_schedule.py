@@ -536,3 +536,38 @@ def test_prefetch_of_a_window_that_begins_before_the_buffer():
     tvm.build(sch.mod, target="llvm")(a, b)
     x = np.arange(n, dtype="float32")
     np.testing.assert_array_equal(b.numpy(), x + np.r_[0, x[:-1]] + np.r_[x[1:], 0])
+
+
+def padded():
+    X = te.placeholder((2, 10), name="X")
+    Y = te.compute((2, 15), lambda i, j: tir.if_then_else(tir.all(j >= 3, j < 13), X[i, j - 3], 5.0), name="Y")
+    return te.create_prim_func([X, Y])
+
+
+def test_padding_is_taken_apart():
+    sch = tir.Schedule(padded())
+    block = sch.get_block("Y")
+    loop = sch.get_loops(block)[0]
+    assert sch.can_decompose_padding(block, loop)
+    fill = sch.decompose_padding(block, loop)
+    assert sch.get(fill).name_hint == "Y_pad_const"
+    assert not sch.can_decompose_padding(block, sch.get_loops(block)[0])
+    x = np.arange(20, dtype="float32").reshape(2, 10)
+    y = tvm.nd.empty((2, 15))
+    tvm.build(sch.mod["main"], target="llvm")(tvm.nd.array(x), y)
+    np.testing.assert_array_equal(y.numpy(), np.pad(x, ((0, 0), (3, 2)), constant_values=5))
+
+
+def test_what_a_copy_knows_of_the_other():
+    sch = tir.Schedule(matmul_func())
+    before = sch.get_block("C")
+    other = sch.copy()
+    i, j, k = other.get_loops(before)
+    assert other.get(i).loop_var.name == "i"
+    sch.get_loops(before)
+    with pytest.raises(tir.ScheduleError, match="of another schedule is none of this one's"):
+        sch.parallel(i)
+    with pytest.raises(tir.ScheduleError, match="of another schedule is none of this one's"):
+        tir.Schedule(matmul_func()).get_loops(before)
+    again = other.copy()
+    assert again.get(k).loop_var.name == "k" and again.get(before).name_hint == "C"

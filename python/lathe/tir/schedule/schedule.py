@@ -202,6 +202,14 @@ class Schedule:
     def remove_rv(self, rand_var: Any) -> None:
         """Nothing to do: a block or loop goes with its last Python reference."""
 
+    def can_decompose_padding(self, block: Union[BlockRV, str], loop: LoopRV) -> bool:
+        """Whether decompose_padding would not be refused."""
+        try:
+            self.copy().decompose_padding(block, loop)
+        except ScheduleError:
+            return False
+        return True
+
     def _apply(self, primitive: str, args: List[Any]) -> Any:
         """Calls a primitive; a refusal becomes a ScheduleError."""
         try:
@@ -323,16 +331,10 @@ for _row in ROWS:
 ABSENT = {
     "annotate_buffer_access": "regions of blocks always follow from their accesses",
     "cache_index": "compute the index into a buffer of its own in the function, and schedule the block that does it",
-    "decompose_padding": "write the padding as a block of its own, or let lowering split the loop at the border",
-    "loop_partition": "lowering splits loops at their guards by itself",
-    "merge": "move the consumer with reverse_compute_at under a loop of the producer",
     "read_at": "cache_read followed by compute_at does the same",
-    "reindex_cache_read": "reindex followed by transform_layout does the same",
-    "reindex_cache_write": "reindex followed by transform_layout does the same",
     "rolling_buffer": "compute_at keeps a tile of what its consumer needs",
     "set_axis_separator": "memory is flat here: buffers have no axis separators",
     "unsafe_hide_buffer_access": "regions of blocks always follow from their accesses",
-    "unsafe_set_dtype": "cast in the function before it is scheduled",
     "write_at": "cache_write followed by reverse_compute_at does the same",
 }
 
