@@ -141,3 +141,36 @@ def test_a_call_of_what_a_call_gives():
     a, out = np.array([0x76543210, 0x0FEDCBA9], "int32"), lathe.nd.empty((16,))
     lathe.build(unpack, target="c")(lathe.nd.array(a), out)
     np.testing.assert_array_equal(out.numpy(), [*range(8), *range(9, 16), 0])
+
+
+def test_a_function_of_python_sees_the_parameters_dtypes():
+    def either(i, j):
+        return tir.any(i, tir.Not(j))
+
+    @T.prim_func
+    def func(A: T.Buffer((1,), "bool"), i: T.bool, j: T.bool):
+        A[0] = either(i, j)
+
+    @T.prim_func
+    def written(A: T.Buffer((1,), "bool"), i: T.bool, j: T.bool):
+        A[0] = i or not j
+
+    lathe.ir.assert_structural_equal(func.with_attr("global_symbol", "f"), written.with_attr("global_symbol", "f"))
+
+
+def test_starred_sequences_of_python():
+    dims = (4, 8)
+
+    @T.prim_func
+    def func(a: T.handle):
+        A = T.match_buffer(a, [2, *dims], "int32")
+        for i, j, k in T.grid(2, *dims):
+            A[i, j, k] = i
+
+    @T.prim_func
+    def written(a: T.handle):
+        A = T.match_buffer(a, [2, 4, 8], "int32")
+        for i, j, k in T.grid(2, 4, 8):
+            A[i, j, k] = i
+
+    lathe.ir.assert_structural_equal(func.with_attr("global_symbol", "f"), written.with_attr("global_symbol", "f"))

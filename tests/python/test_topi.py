@@ -629,3 +629,19 @@ def test_what_te_refuses():
         s[c].set_axis_separators([1])
     with pytest.raises(error.UnsupportedError, match="rolling_buffer"):
         s[c].rolling_buffer()
+
+
+def test_functions_are_found_where_tvm_keeps_them():
+    from lathe.topi.nn.pooling import pool2d
+    from lathe.topi.nn.conv2d import conv2d_nchw
+
+    assert pool2d is topi.nn.pool2d and conv2d_nchw is topi.nn.conv2d_nchw
+    assert callable(topi.nn.conv2d)  # the function, whatever file has its name
+
+
+def test_attributes_that_are_lists():
+    x = te.placeholder((4,), name="x")
+    y = te.compute((4,), lambda i: x[i] + 1.0, attrs={"one": 1, "several": [10, 12], "words": ["a", "b"]})
+    assert y.op.attrs == {"one": 1, "several": [10, 12], "words": ["a", "b"]}
+    with pytest.raises(error.UnsupportedError, match="'free' holds a tensor"):
+        te.compute((4,), lambda i: x[i], attrs={"free": [x]})

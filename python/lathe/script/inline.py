@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from typing import Any, Callable, Dict, List, Optional
 
 from .._ffi import Object
@@ -13,6 +14,7 @@ from .macro import Macro
 
 #: Names that the compiler's parser reads itself.
 LANGUAGE = ("T", "I", "tir")
+_SCALAR = re.compile(r"bool|u?int\d+|b?float\d+")
 
 
 class Inliner(ast.NodeTransformer):
@@ -20,6 +22,36 @@ class Inliner(ast.NodeTransformer):
 
     def __init__(self, values: Dict[str, Any]):
         self.values, self.count = values, 0
+        self.dtypes: Dict[str, str] = {}  # of scalar parameters
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # pylint: disable=invalid-name
+        """Notes the parameters that are annotated as `i: T.int64`."""
+        for arg in node.args.args:
+            kind = arg.annotation
+            if isinstance(kind, ast.Attribute) and isinstance(kind.value, ast.Name) and kind.value.id == "T":
+                if _SCALAR.fullmatch(kind.attr):
+                    self.dtypes[arg.arg] = kind.attr
+        return self.generic_visit(node)
+
+    def _spread(self, parts: List[ast.expr]) -> List[ast.expr]:
+        """`*dims` of a sequence of Python's, its elements one by one."""
+        out: List[ast.expr] = []
+        for part in parts:
+            name = part.value if isinstance(part, ast.Starred) else None
+            value = self.values.get(name.id) if isinstance(name, ast.Name) else None
+            items = [_as_syntax(v) for v in value] if isinstance(value, (list, tuple)) else [None]
+            out += [part] if None in items else [i for i in items if i is not None]
+        return out
+
+    def visit_List(self, node: ast.List) -> ast.AST:  # pylint: disable=invalid-name
+        """A list with starred parts."""
+        node.elts = self._spread(node.elts)
+        return self.generic_visit(node)
+
+    def visit_Tuple(self, node: ast.Tuple) -> ast.AST:  # pylint: disable=invalid-name
+        """A tuple with starred parts."""
+        node.elts = self._spread(node.elts)
+        return self.generic_visit(node)
 
     def _callee(self, node: ast.expr) -> Optional[Callable[..., Any]]:
         names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
@@ -34,6 +66,7 @@ class Inliner(ast.NodeTransformer):
         return f if usable else None
 
     def visit_Call(self, node: ast.Call) -> ast.AST:  # pylint: disable=invalid-name
+        node.args = self._spread(node.args)
         self.generic_visit(node)
         f = self._callee(node.func)
         open_args = [a for a in node.args if not isinstance(a, ast.Constant)]
@@ -54,7 +87,7 @@ class Inliner(ast.NodeTransformer):
             self.count += 1
             name = f"_argument_{self.count}"
             by[name] = a
-            args.append(Var(name, "int32"))
+            args.append(Var(name, self.dtypes.get(a.id, "int32") if isinstance(a, ast.Name) else "int32"))
         try:
             new = _as_syntax(f(*args, **named))
         except Exception:  # the parser says what it does not know  # pylint: disable=broad-except

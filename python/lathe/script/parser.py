@@ -142,7 +142,7 @@ def _evaluate_closed(text: str, values: Dict[str, Any]) -> str:
 
 def _inline_calls(text: str, values: Dict[str, Any]) -> Optional[str]:
     """The text with calls of Python's functions on the script's values written out; None if there are none."""
-    if not any(callable(v) for v in values.values()):
+    if not any(callable(v) or isinstance(v, (list, tuple)) for v in values.values()):
         return None
     try:
         tree = ast.parse(text)

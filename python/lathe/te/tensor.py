@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Tuple
 
 from .. import error
 from .._ffi import WORLD, Object, call, register_object
-from ..tir.expr import EqualOp, ExprOp, IterVar, NotEqualOp, PrimExpr, as_tuple
+from ..tir.expr import EqualOp, ExprOp, IterVar, NotEqualOp, PrimExpr, as_tuple, convert
 from ..tir.function import annotation_value
 
 
@@ -242,4 +242,12 @@ class ExternOp(Operation):
 
 def attrs_argument(attrs: Dict[str, Any]) -> List[Any]:
     """Attributes as a call takes them; None stands for the empty string."""
-    return [[k, "" if v is None else v] for k, v in (attrs or {}).items()]
+    return [[k, "" if v is None else _attr(k, v)] for k, v in (attrs or {}).items()]
+
+
+def _attr(key: str, value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return call("call", WORLD, "tvm_stack_make_shape", "handle", [convert(_attr(key, v)) for v in value])
+    if isinstance(value, Tensor):
+        raise error.UnsupportedError(f"the attribute '{key}' holds a tensor; names of tensors can be attributes")
+    return value

@@ -4,6 +4,7 @@ Every function takes te tensors and gives te tensors, computed as the operator o
 
 from ._compute import refused as _refused
 from . import cuda, generic, image, nn, tag, testing, utils, vision, x86
+from ._files import install as _install
 from .math import (
     abs, acos, acosh, add, all, any, argmax, argmin, asin, asinh, atan, atan2, atanh, bitwise_and, bitwise_not,
     bitwise_or, bitwise_xor, broadcast_to, cast, ceil, clip, collapse_sum, cos, cosh, cumprod, cumsum, divide,
@@ -20,6 +21,8 @@ from .transform import (
     stft, strided_slice, take, tensor_size, tensordot, tile, topk, transpose, trilu, unravel_index, where,
 )
 from .utils import get_const_tuple
+
+_install(nn)
 
 __getattr__ = _refused(
     "lathe.topi",
