@@ -1,5 +1,6 @@
 """topi: operators as te tensors, compared with numpy; and what te does with them."""
 
+import importlib.util
 import math
 
 import numpy as np
@@ -636,6 +637,7 @@ def test_functions_are_found_where_tvm_keeps_them():
     from lathe.topi.nn.conv2d import conv2d_nchw
 
     assert pool2d is topi.nn.pool2d and conv2d_nchw is topi.nn.conv2d_nchw
+    assert importlib.util.find_spec("lathe.topi.nn.pooling") is not None
     assert callable(topi.nn.conv2d)  # the function, whatever file has its name
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Dict
 
@@ -44,6 +45,7 @@ def install(nn: ModuleType) -> None:
     nn.__path__ = []  # type: ignore[attr-defined]
     for name, functions in _FILES.items():
         made = ModuleType(f"{nn.__name__}.{name}", f"Functions of {nn.__name__}, where TVM keeps them.")
+        made.__spec__ = ModuleSpec(made.__name__, None)
         for function in functions.split():
             setattr(made, function, getattr(nn, function))
         sys.modules[made.__name__] = made
