@@ -7,15 +7,16 @@
 
 static Sched *arg_schedule(Call *c) { return (Sched *)api_arg_ptr(c, 0); }
 
+static bool is_known(const Sched *s, const Handle *rv) { return sched_knows(s, rv->owner->p, (int)(intptr_t)rv->p); }
+
 /* The number of a block, loop or sampled integer, which must be one of this schedule's. */
 static int rv_id(Call *c, const Handle *rv)
 {
-  int id = (int)(intptr_t)rv->p;
-  if (!sched_knows(arg_schedule(c), rv->owner->p, id))
+  if (!is_known(arg_schedule(c), rv))
     raise(c->ctx, ERR_ARGUMENT, NOWHERE,
           "a block, loop or sampled integer of another schedule is none of this one's, unless it was there before this "
           "one was copied from it");
-  return id;
+  return (int)(intptr_t)rv->p;
 }
 
 static LatheValue val_rv(Call *c, LatheKind kind, int64_t id)
@@ -184,8 +185,10 @@ static void schedule_marked(Call *c)
   const LatheValue *v;
   int n = api_arg_list(c, 1, &v);
   SchedArg *rv = arena_array(scratch(c->ctx), SchedArg, n + 1);
-  for (int i = 0; i < n; i++) rv[i] = sched_arg(c, sched_module(s), &v[i]);
-  *c->out = api_val_str(c, sched_print_marked(scratch(c->ctx), s, n, rv));
+  int known = 0; /* what another schedule made is nowhere in this one's text */
+  for (int i = 0; i < n; i++)
+    if (is_known(s, v[i].u.p)) rv[known++] = sched_arg(c, sched_module(s), &v[i]);
+  *c->out = api_val_str(c, sched_print_marked(scratch(c->ctx), s, known, rv));
 }
 
 static Stmt *arg_loop_or_block(Call *c, Sched *s)

@@ -84,8 +84,7 @@ SchedArg prim_merge(Sched *s, SchedArg *a)
               expr_str_of(tmp, path[i][d]->u.loop.extent));
       map_put(tmp, &vars, LOOPVAR(path[i][d]), (void *)expr_cast(s->m, LOOPVAR(path[i][d])->dtype, var_expr(var)));
     }
-    nest = made[d] =
-        stmt_for(s->m, var, path[0][d]->u.loop.min, path[0][d]->u.loop.extent, FOR_SERIAL, NULL, nest);
+    nest = made[d] = stmt_for(s->m, var, path[0][d]->u.loop.min, path[0][d]->u.loop.extent, FOR_SERIAL, NULL, nest);
   }
   Stmt **item = arena_array(tmp, Stmt *, seq->u.seq.n);
   int nitems = 0;
@@ -123,8 +122,8 @@ static int part_lengths(Sched *s, Stmt *loop, const SchedArg *list, int64_t *len
     length[i] = e->u.i;
     left -= length[i];
     if (left < 0 || (left == 0 && inferred >= 0))
-      raise(s->ctx, ERR_ARGUMENT, NOWHERE, "loop_partition: the factors add up to more than the %" PRId64 " steps of %s",
-            extent, tree_what(s, loop));
+      raise(s->ctx, ERR_ARGUMENT, NOWHERE,
+            "loop_partition: the factors add up to more than the %" PRId64 " steps of %s", extent, tree_what(s, loop));
   }
   if (inferred >= 0) length[inferred] = left;
   if (inferred >= 0 && !left)
@@ -175,7 +174,8 @@ static void narrow_block(Sched *s, Stmt *block, Stmt *whole, Stmt *part, bool fi
       while (p && p != part && !(p->kind == S_FOR && LOOPVAR(p) == used[k])) p = p->parent;
       if (!p || p == part) step = 0;
     }
-    if (!step || !analyzer_prove_equal(an, it->min, expr_mul(s->m, whole->u.loop.min, sched_const_like(s, it->min, step))))
+    if (!step ||
+        !analyzer_prove_equal(an, it->min, expr_mul(s->m, whole->u.loop.min, sched_const_like(s, it->min, step))))
       raise(s->ctx, ERR_SCHEDULE, NOWHERE,
             "loop_partition: the variable '%s' of %s is %s, which %s does not decide alone; partition before splitting "
             "and fusing",

@@ -177,8 +177,7 @@ static Stmt *own_loop(const Padding *v, int i)
   for (Stmt *p = v->block; p != v->loop;) {
     p = p->parent;
     if (p->kind != S_FOR || expr_uses_var(p->u.loop.extent, it->value->u.var)) return NULL;
-    if (LOOPVAR(p) == it->value->u.var)
-      return p->u.loop.min == it->min && p->u.loop.extent == it->extent ? p : NULL;
+    if (LOOPVAR(p) == it->value->u.var) return p->u.loop.min == it->min && p->u.loop.extent == it->extent ? p : NULL;
   }
   return NULL;
 }

@@ -2,38 +2,38 @@
 #include "schedule/test_schedule.h"
 
 /* B and C of one A; D of both */
-#define SIBLINGS                                                                                                     \
-  "@T.prim_func\n"                                                                                                   \
+#define SIBLINGS                                                                                                      \
+  "@T.prim_func\n"                                                                                                    \
   "def main(A: T.Buffer((8, 6), \"float32\"), C: T.Buffer((8, 6), \"float32\"), D: T.Buffer((8, 6), \"float32\")):\n" \
-  "    B = T.alloc_buffer((8, 6))\n"                                                                                 \
-  "    for i, j in T.grid(8, 6):\n"                                                                                  \
-  "        with T.block(\"B\"):\n"                                                                                   \
-  "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"                                                              \
-  "            B[vi, vj] = A[vi, vj] + T.float32(1)\n"                                                               \
-  "    for i, j in T.grid(8, 6):\n"                                                                                  \
-  "        with T.block(\"C\"):\n"                                                                                   \
-  "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"                                                              \
-  "            C[vi, vj] = B[vi, vj] * T.float32(2)\n"                                                               \
-  "    for i, j in T.grid(8, 6):\n"                                                                                  \
-  "        with T.block(\"D\"):\n"                                                                                   \
-  "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"                                                              \
+  "    B = T.alloc_buffer((8, 6))\n"                                                                                  \
+  "    for i, j in T.grid(8, 6):\n"                                                                                   \
+  "        with T.block(\"B\"):\n"                                                                                    \
+  "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"                                                               \
+  "            B[vi, vj] = A[vi, vj] + T.float32(1)\n"                                                                \
+  "    for i, j in T.grid(8, 6):\n"                                                                                   \
+  "        with T.block(\"C\"):\n"                                                                                    \
+  "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"                                                               \
+  "            C[vi, vj] = B[vi, vj] * T.float32(2)\n"                                                                \
+  "    for i, j in T.grid(8, 6):\n"                                                                                   \
+  "        with T.block(\"D\"):\n"                                                                                    \
+  "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"                                                               \
   "            D[vi, vj] = B[7 - vi, vj] - A[vi, vj]\n"
 
 #define BLOCKS "b0 = sch.get_block(\"B\")\nb1 = sch.get_block(\"C\")\nb2 = sch.get_block(\"D\")\n"
 #define LOOPS BLOCKS "l3, l4 = sch.get_loops(b0)\nl5, l6 = sch.get_loops(b1)\nl7, l8 = sch.get_loops(b2)\n"
 
 /* Y pads X by 3 on the left and 2 on the right; Z sums windows of it */
-#define PADDED                                                                         \
-  "@T.prim_func\n"                                                                     \
-  "def main(X: T.Buffer((2, 10), \"float32\"), Z: T.Buffer((2, 12), \"float32\")):\n"  \
-  "    Y = T.alloc_buffer((2, 15))\n"                                                  \
-  "    for i, j in T.grid(2, 15):\n"                                                   \
-  "        with T.block(\"Y\"):\n"                                                     \
-  "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"                                \
+#define PADDED                                                                                 \
+  "@T.prim_func\n"                                                                             \
+  "def main(X: T.Buffer((2, 10), \"float32\"), Z: T.Buffer((2, 12), \"float32\")):\n"          \
+  "    Y = T.alloc_buffer((2, 15))\n"                                                          \
+  "    for i, j in T.grid(2, 15):\n"                                                           \
+  "        with T.block(\"Y\"):\n"                                                             \
+  "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"                                        \
   "            Y[vi, vj] = T.if_then_else(3 <= vj and vj < 13, X[vi, vj - 3], T.float32(5))\n" \
-  "    for i, j in T.grid(2, 12):\n"                                                   \
-  "        with T.block(\"Z\"):\n"                                                     \
-  "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"                                \
+  "    for i, j in T.grid(2, 12):\n"                                                           \
+  "        with T.block(\"Z\"):\n"                                                             \
+  "            vi, vj = T.axis.remap(\"SS\", [i, j])\n"                                        \
   "            Z[vi, vj] = Y[vi, vj] + Y[vi, vj + 3]\n"
 
 static void merging(void **state)
@@ -43,7 +43,8 @@ static void merging(void **state)
   APPLIES(SIBLINGS, LOOPS "l9 = sch.merge(l4, l6)\nsch.vectorize(l9)\n", "for i_m in range(8)",
           "for j_m in T.vectorized(6)");
   APPLIES(SIBLINGS, LOOPS "sch.merge(l5, l7)\n", "for i_m in range(8)");
-  refuses(SIBLINGS, LOOPS, "sch.merge(l3, l5, l7)\n", ERR_SCHEDULE, "block 'D' reads buffer 'B' where block 'B' writes");
+  refuses(SIBLINGS, LOOPS, "sch.merge(l3, l5, l7)\n", ERR_SCHEDULE,
+          "block 'D' reads buffer 'B' where block 'B' writes");
   refuses(SIBLINGS, LOOPS, "sch.merge(l3, l7)\n", ERR_SCHEDULE, "loop 'i' does not come right behind");
   refuses(SIBLINGS, LOOPS, "sch.merge(l3, l6)\n", ERR_SCHEDULE, "is 1 loops deep and");
   refuses(SIBLINGS, LOOPS "l9, l10 = sch.split(l5, [2, 4])\n", "sch.merge(l3, l9)\n", ERR_SCHEDULE, "has 8 steps and");
@@ -60,8 +61,8 @@ static void partitioning(void **state)
   /* the parts of a reduction: the init runs with the first */
   APPLIES(MATMUL(4, 4, 7), "b0 = sch.get_block(\"C\")\nl1, l2, l3 = sch.get_loops(b0)\nsch.loop_partition(l3, [3])\n",
           "for k0 in range(3)", "for k1 in range(3, 7)");
-  refuses(SIBLINGS, LOOPS "l9, l10 = sch.loop_partition(l3, [2, 6])\n", "sch.reverse_compute_at(b1, l10)\n", ERR_SCHEDULE,
-          "only a part of buffer 'B' is written under loop 'i1', and block 'C' reads all of it");
+  refuses(SIBLINGS, LOOPS "l9, l10 = sch.loop_partition(l3, [2, 6])\n", "sch.reverse_compute_at(b1, l10)\n",
+          ERR_SCHEDULE, "only a part of buffer 'B' is written under loop 'i1', and block 'C' reads all of it");
   refuses(SIBLINGS, LOOPS "l9, l10 = sch.split(l3, [2, 4])\n", "sch.loop_partition(l10, [1])\n", ERR_SCHEDULE,
           "does not decide alone");
   refuses(SIBLINGS, LOOPS, "sch.loop_partition(l3, [4, 5])\n", ERR_ARGUMENT, "add up to more than the 8 steps");
@@ -70,7 +71,8 @@ static void partitioning(void **state)
   refuses(SIBLINGS, LOOPS "sch.parallel(l3)\n", "sch.loop_partition(l3, [4])\n", ERR_SCHEDULE, "marked or annotated");
 }
 
-#define PAD "b0 = sch.get_block(\"Y\")\nb1 = sch.get_block(\"Z\")\nl2, l3 = sch.get_loops(b0)\nl4, l5 = sch.get_loops(b1)\n"
+#define PAD \
+  "b0 = sch.get_block(\"Y\")\nb1 = sch.get_block(\"Z\")\nl2, l3 = sch.get_loops(b0)\nl4, l5 = sch.get_loops(b1)\n"
 
 static void padding(void **state)
 {
