@@ -87,9 +87,20 @@ static void insert_own(Emit *e, EmitBlock *b, int at, OwnLoop loop)
   b->own.v[at] = loop;
 }
 
+/* Of a loop that is shorter than its axis, because the stage is attached: no part is longer than what is left. */
+static const Expr *at_most(Emit *e, LoopRV loop, const Relation *r, const Expr *part)
+{
+  const Expr *left = sched_loop_stmt(e->sch, loop)->u.loop.extent;
+  const Expr *whole = r->parent->extent;
+  bool numbers = part && part->kind == E_INT && left->kind == E_INT && whole->kind == E_INT;
+  return numbers && left->u.i < whole->u.i && part->u.i > left->u.i ? left : part;
+}
+
 static void split_own(Emit *e, EmitBlock *b, int at, const Relation *r, const Expr *outer, const Expr *inner)
 {
   LoopRV part[2];
+  outer = at_most(e, b->own.v[at].loop, r, outer);
+  inner = at_most(e, b->own.v[at].loop, r, inner);
   sched_split(e->sch, b->own.v[at].loop, 2, (const Expr *[]){outer, inner}, true, part);
   b->own.v[at] = (OwnLoop){r->outer, part[0], b->own.v[at].reduce};
   insert_own(e, b, at + 1, (OwnLoop){r->inner, part[1], b->own.v[at].reduce});

@@ -12,6 +12,10 @@
 Each schedule is built and run in a child process, and its numbers are compared with those of the program itself."""
 
 from .compute_dag import ComputeDAG
+from .measure_record import (
+    MeasureInput, MeasureResult, dump_record_to_string, load_best_record, load_record_from_string, load_records,
+    save_records,
+)
 from .relay_integration import ApplyHistoryBest, TaskScheduler, extract_tasks
 from .search_task import (
     HardwareParams, LocalBuilder, LocalRPCMeasureContext, LocalRunner, PreloadMeasuredStates, RecordToFile, SearchTask,
@@ -20,6 +24,7 @@ from .search_task import (
 
 __all__ = [
     "ApplyHistoryBest", "ComputeDAG", "HardwareParams", "LocalBuilder", "LocalRPCMeasureContext", "LocalRunner",
-    "PreloadMeasuredStates", "RecordToFile", "SearchTask", "SketchPolicy", "TaskScheduler", "TuningOptions", "XGBModel",
-    "extract_tasks", "register_workload",
+    "MeasureInput", "MeasureResult", "PreloadMeasuredStates", "RecordToFile", "SearchTask", "SketchPolicy", "TaskScheduler", "TuningOptions", "XGBModel",
+    "dump_record_to_string", "extract_tasks", "load_best_record", "load_record_from_string", "load_records",
+    "register_workload", "save_records",
 ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Sequence, Tuple, Union
+from typing import Any, List, Sequence, Tuple, Union
 
 from .. import te
 from ..tir.function import PrimFunc
+from .measure_record import apply_steps
 
 
 class ComputeDAG:
@@ -29,6 +30,10 @@ class ComputeDAG:
     def prim_func(self) -> PrimFunc:
         """The loop program, unscheduled."""
         return te.create_prim_func(self.tensors)
+
+    def apply_steps_from_state(self, state: Any, layout_rewrite: Any = None) -> Tuple[Any, List[Any]]:
+        """The schedule that a state of Ansor's makes, and the tensors."""
+        return apply_steps(self.tensors, state)
 
     def __repr__(self) -> str:
         return "\n".join(str(op) for op in self.ops)

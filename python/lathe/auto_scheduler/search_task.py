@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
@@ -10,6 +11,7 @@ from .._ffi import call
 from ..target import resolve
 from ..tir.schedule import Schedule
 from .compute_dag import ComputeDAG
+from .measure_record import best_state, is_log
 
 WORKLOADS: Dict[str, Callable[..., Any]] = {}
 
@@ -145,6 +147,11 @@ class SketchPolicy:
             raise error.UnsupportedError("SketchPolicy: init_search_callbacks takes PreloadMeasuredStates alone")
 
 
+def _is_plain(args: Sequence[Any]) -> bool:
+    """Can a key in a log be made of them?"""
+    return all(isinstance(a, (int, float, str, list, tuple)) for a in args)
+
+
 class SearchTask:
     """A registered computation with its arguments, for a target."""
 
@@ -171,6 +178,7 @@ class SearchTask:
                     f"there is no workload '{func}'; those there are: {', '.join(WORKLOADS) or 'none'}"
                 )
             func = WORKLOADS[func]
+        self._ansor_key = json.dumps([func.__name__, *args]) if func is not None and _is_plain(args) else None
         self.compute_dag = compute_dag or ComputeDAG(func(*args))
         self.target = resolve(target)
         self.desc = desc
@@ -212,7 +220,11 @@ class SearchTask:
     def apply_best(
         self, log_file: str, include_compatible: bool = False, layout_rewrite_option: Any = None
     ) -> Tuple[Any, List[Any]]:
-        """The fastest schedule of the file and the tensors, as lower and build take them."""
+        """The fastest schedule of the file and the tensors, as lower and build take them.  The file is a database of
+        Lathe's, or a log of Ansor's."""
+        if os.path.exists(log_file) and is_log(log_file):
+            keys = [k for k in (self._ansor_key, self.workload_key) if k]
+            return self.compute_dag.apply_steps_from_state(best_state(log_file, keys))
         return self._best(log_file), list(self.compute_dag.tensors)
 
     def print_best(self, log_file: str, print_mode: str = "schedule") -> str:
