@@ -18,7 +18,7 @@ def matmul_add(n, m, k):
     return [a, b, c, te.compute((n, m), lambda i, j: product[i, j] + c[i, j], name="out")]
 
 
-KEY = json.dumps(["matmul_add", 32, 48, 16])
+KEY = auto_scheduler.make_workload_key("ansor_matmul_add", (32, 48, 16))
 # stages: 0 A, 1 B, 2 matmul, 3 C, 4 out
 TILED = [
     ["SP", 2, 0, 32, [2, 4, 1], 1],
@@ -82,7 +82,10 @@ def test_records_go_out_as_they_came_in(tmp_path):
     log = tmp_path / "out.json"
     pairs = [auto_scheduler.load_record_from_string(text)] * 2
     auto_scheduler.save_records(str(log), *zip(*pairs))
-    assert len(list(auto_scheduler.load_records(str(log)))) == 2
+    assert len(list(auto_scheduler.RecordReader(str(log)))) == 2
+    inputs, results = auto_scheduler.RecordReader(str(log)).read_lines(1, 1)
+    assert [i.state.transform_steps for i in inputs] == [TILED] and results[0].costs == [1e-3]
+    assert json.loads(KEY) == ["ansor_matmul_add", 32, 48, 16]
 
 
 @pytest.mark.parametrize(

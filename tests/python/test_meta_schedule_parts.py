@@ -359,3 +359,32 @@ def test_records_of_tvm(tmp_path):
     path.write_text("[0, 7]\n")
     with pytest.raises(tvm.error.ArgumentError, match="line 1 is no record for this program"):
         other.import_tvm(path, MOD, TARGET)
+
+
+def test_a_function_as_database():
+    def known(sch):
+        i, _, _ = sch.get_loops(sch.get_block("matmul"))
+        sch.parallel(i)
+        return True
+
+    sch = ms.database.ScheduleFnDatabase(known).query_schedule(MOD, tvm.target.Target(TARGET))
+    assert "parallel" in str(sch.trace)
+    check(sch)
+    assert ms.database.ScheduleFnDatabase(lambda sch: False).query_schedule(MOD, tvm.target.Target(TARGET)) is None
+
+
+def test_a_place_is_drawn():
+    a = te.placeholder((24, 16), name="A")
+    b = te.compute((24, 16), lambda i, j: a[i, j] + 1.0, name="B")
+    c = te.compute((24, 16), lambda i, j: b[i, j] * 2.0, name="C")
+    func = te.create_prim_func([a, c])
+    places = set()
+    for seed in range(1, 9):
+        sch = tir.Schedule(func, seed=seed)
+        (made,) = ms.schedule_rule.RandomComputeLocation().apply(sch, sch.get_block("B"))
+        places.add(re.search(r"decision=(-?\d+)", str(made.trace)).group(1))
+        x, out = np.random.default_rng(seed).random((24, 16)).astype("float32"), tvm.nd.empty((24, 16))
+        tvm.build(made.mod, target=TARGET)(tvm.nd.array(x), out)
+        np.testing.assert_allclose(out.numpy(), (x + 1) * 2, rtol=1e-6)
+        assert ms.schedule_rule.RandomComputeLocation().apply(sch, sch.get_block("C")) == [sch]
+    assert len(places) > 1

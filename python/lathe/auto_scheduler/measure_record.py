@@ -8,6 +8,7 @@ counts them: all operations, producers first, those that a step makes where Anso
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
@@ -69,6 +70,24 @@ def load_records(filename: str) -> Iterator[Tuple[MeasureInput, MeasureResult]]:
                 yield load_record_from_string(line)
             except error.ArgumentError as e:
                 raise error.ArgumentError(f"'{filename}', line {number}: {e}") from None
+
+
+class RecordReader:
+    """The records of a file, for loops over it or all at once."""
+
+    def __init__(self, filename: str):
+        self.filename = filename
+
+    def read_lines(
+        self, max_lines: Optional[int] = None, skip_lines: int = 0
+    ) -> Tuple[List[MeasureInput], List[MeasureResult]]:
+        """Inputs and results, of so many lines."""
+        last = None if max_lines is None else skip_lines + max_lines
+        pairs = list(itertools.islice(load_records(self.filename), skip_lines, last))
+        return [i for i, _ in pairs], [r for _, r in pairs]
+
+    def __iter__(self) -> Iterator[Tuple[MeasureInput, MeasureResult]]:
+        return load_records(self.filename)
 
 
 def save_records(filename: str, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
@@ -206,7 +225,7 @@ def apply_steps(tensors: Sequence[Any], state: State) -> Tuple[Any, List[Any]]:
         step = getattr(replay, f"step_{str(kind).lower()}", None)
         if step is None:
             raise error.UnsupportedError(f"step {number}: '{kind}' of Ansor's has no counterpart")
-        if kind == "SP" and replay.axes and args[2] is not None:
+        if kind == "SP" and len(args) > 2 and args[2] is not None and args[0] < len(replay.axes):
             found = _extent(replay.axes[args[0]][args[1]]) if args[1] < len(replay.axes[args[0]]) else None
             if found not in (None, args[2]):
                 raise error.ArgumentError(

@@ -147,6 +147,19 @@ class SketchPolicy:
             raise error.UnsupportedError("SketchPolicy: init_search_callbacks takes PreloadMeasuredStates alone")
 
 
+def make_workload_key(func: Union[str, Callable[..., Any]], args: Sequence[Any]) -> str:
+    """What a log calls a registered computation with these arguments."""
+    name = func if isinstance(func, str) else next((n for n, f in WORKLOADS.items() if f is func), None)
+    if name not in WORKLOADS:
+        raise error.ArgumentError(f"make_workload_key: {func!r} is no registered workload")
+    return json.dumps([name, *args])
+
+
+def create_task(func: Any, args: Sequence[Any], target: Any, hardware_params: Any = None) -> "SearchTask":
+    """A SearchTask, as older programs make it."""
+    return SearchTask(func=func, args=args, target=target, hardware_params=hardware_params)
+
+
 def _is_plain(args: Sequence[Any]) -> bool:
     """Can a key in a log be made of them?"""
     return all(isinstance(a, (int, float, str, list, tuple)) for a in args)
@@ -178,7 +191,8 @@ class SearchTask:
                     f"there is no workload '{func}'; those there are: {', '.join(WORKLOADS) or 'none'}"
                 )
             func = WORKLOADS[func]
-        self._ansor_key = json.dumps([func.__name__, *args]) if func is not None and _is_plain(args) else None
+        known = func is not None and func in WORKLOADS.values() and _is_plain(args)
+        self._ansor_key = make_workload_key(func, args) if known else None
         self.compute_dag = compute_dag or ComputeDAG(func(*args))
         self.target = resolve(target)
         self.desc = desc

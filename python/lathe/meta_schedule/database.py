@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 import uuid
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from .. import error, tuning
 from .._ffi import call
@@ -225,6 +225,20 @@ class MemoryDatabase(Database):
     def __init__(self, module_equality: str = "structural"):
         self._folder = tempfile.TemporaryDirectory(prefix="lathe-tune-")  # pylint: disable=consider-using-with
         super().__init__(os.path.join(self._folder.name, "database.db"))
+
+
+class ScheduleFnDatabase(PyDatabase):
+    """A function that schedules: it answers whether it knows the program.  It keeps no measurements."""
+
+    def __init__(self, schedule_fn: Callable[[Schedule], bool], module_equality: str = "structural"):
+        self.schedule_fn = schedule_fn
+
+    def commit_tuning_record(self, record: TuningRecord) -> None:
+        raise error.UnsupportedError("a ScheduleFnDatabase keeps no measurements; put another database beside it")
+
+    def query_schedule(self, mod: Any, target: Any, workload_name: str = "") -> Optional[Schedule]:
+        sch = Schedule(only_function(mod))
+        return sch if self.schedule_fn(sch) else None
 
 
 class OrderedUnionDatabase(PyDatabase):

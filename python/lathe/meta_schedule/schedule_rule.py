@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 from .. import error
 from .._ffi import call
-from ..tir.schedule import Schedule
+from ..tir.schedule import Schedule, ScheduleError
 from ..tir.schedule.trace import BlockRV
 from .utils import Part, absent
 
@@ -303,6 +303,20 @@ class ParallelizeVectorizeUnroll(_Engine):
         return trace
 
 
+class RandomComputeLocation(ScheduleRule):
+    """A block that others read is computed under one of their loops, drawn; it stays where none will do."""
+
+    def apply(self, sch: Schedule, block: BlockRV) -> List[Schedule]:
+        new = sch.copy()
+        if not new.get_consumers(block):
+            return [sch]
+        try:
+            new.compute_at(block, new.sample_compute_location(block), True)
+        except ScheduleError:
+            return [sch]
+        return [new]
+
+
 class ApplyCustomRule(ScheduleRule):
     """Blocks with the annotation schedule_rule are given to the registered function of that name."""
 
@@ -319,7 +333,7 @@ class ApplyCustomRule(ScheduleRule):
 globals()["__getattr__"] = absent(
     "schedule_rule",
     "AutoInline, InlineConstantScalars, AddRFactor, RegisterTiles, DotProducts, MultiLevelTiling,"
-    " MultiLevelTilingWithIntrin, ParallelizeVectorizeUnroll and"
-    " ApplyCustomRule"
+    " MultiLevelTilingWithIntrin, ParallelizeVectorizeUnroll,"
+    " RandomComputeLocation and ApplyCustomRule"
     " are there, and rules of your own; those for GPUs are not",
 )
