@@ -189,7 +189,7 @@ static Module *import(Net *n, PGraph g, int count, const char *const *output, co
     ShapeBinding *shape = arena_array(n->arena, ShapeBinding, s->ninputs + 1);
     for (int i = 0, k = 0; i < g.input.n; i++) {
       if (strmap_get(&n->values, g.input.v[i]->name)) continue;
-      shape[k] = (ShapeBinding){g.input.v[i]->name, s->input[k].ndim, s->input[k].shape};
+      shape[k] = (ShapeBinding){.input = g.input.v[i]->name, .ndim = s->input[k].ndim, .dim = s->input[k].shape};
       k++;
     }
     o.shape = shape;
