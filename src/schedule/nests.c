@@ -47,6 +47,35 @@ static int place_in(const Stmt *seq, const Stmt *item)
   return -1;
 }
 
+/* Is what the block writes in one step of the loops written in no other: is each of them an index? */
+static bool writes_by_step(const Block *b, int n, Stmt *const *loop)
+{
+  for (int l = 0; l < n; l++) {
+    bool index = expr_is_int(loop[l]->u.loop.extent, 1);
+    for (int i = 0; i < b->niter; i++)
+      for (int d = 0; b->iter[i].value == var_expr(LOOPVAR(loop[l])) && d < b->writes[0].buffer->ndim; d++)
+        index |= b->writes[0].min[d] == var_expr(b->iter[i].var);
+    if (!index) return false;
+  }
+  return true;
+}
+
+/* What a later part reads, an earlier one has done with in the same step: a sum over a merged loop has not. */
+static void check_finished(Sched *s, int n, Stmt *const *loop)
+{
+  Stmt **block;
+  int nblock = tree_blocks(scratch(s->ctx), loop[0], &block);
+  for (int w = 0; w < nblock; w++) {
+    const Block *b = BLOCK(block[w]);
+    if (!facts_not_complete(s, block[w]) || (b->nwrites == 1 && writes_by_step(b, n, loop))) continue;
+    for (int r = 0; r < nblock; r++)
+      for (int i = 0; i < b->nwrites && r != w; i++)
+        if (facts_reads(BLOCK(block[r]), b->writes[i].buffer))
+          raise(s->ctx, ERR_SCHEDULE, NOWHERE, "merge: %s would read '%s' before %s has finished it",
+                tree_what(s, block[r]), b->writes[i].buffer->name, tree_what(s, block[w]));
+  }
+}
+
 SchedArg prim_merge(Sched *s, SchedArg *a)
 {
   Arena *tmp = scratch(s->ctx);
@@ -93,6 +122,7 @@ SchedArg prim_merge(Sched *s, SchedArg *a)
     else if (i < at || i >= at + n) item[nitems++] = seq->u.seq.v[i];
   tree_replace(s, seq, stmt_seq(s->m, nitems, item));
   stmt_substitute(s->m, nest, &vars);
+  check_finished(s, depth, made);
   facts_check_covered(s, "merge", depth, made);
   facts_check_above(s, "merge", made[0]);
   return sched_result_loop(s, made[depth - 1]);
