@@ -391,7 +391,9 @@ def move(c):
         c.fits([*shape[:2], *(int(s * factor) for s in shape[2:])])
         if min(int(s * factor) for s in shape[2:]) < 1:
             raise TooLarge
-        where = c.pick("half_pixel", "asymmetric", "align_corners")
+        # of a size with a fraction ONNX Runtime takes the whole part to find corners, ONNX itself does not
+        whole = all(float(s * factor).is_integer() for s in shape[2:])
+        where = c.pick("half_pixel", "asymmetric", "align_corners" if whole else "half_pixel")
         c.label = f"{op} {by(shape)} {mode} {where} {factor:.3g}"
         scales = c.constant(np.array([1, 1, factor, factor], "float32"))
         return c.op(
