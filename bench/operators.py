@@ -364,7 +364,8 @@ def judged(measured, cpu_time):
 def summary(rows, n, out):
     """One line for each kind: how many cases, how many too slow, the mean, the worst."""
     print(
-        f"\n{n} thread{'s' * (n > 1)}\n\n| kind | cases | below {REQUIRED} | geometric mean | lowest | the slowest |\n|---|---|---|---|---|---|",
+        f"\n{n} thread{'s' * (n > 1)}\n\n"
+        f"| kind | cases | below {REQUIRED} | geometric mean | lowest | the slowest |\n|---|---|---|---|---|---|",
         file=out,
     )
     for kind in [*KINDS, "all"]:
@@ -374,21 +375,23 @@ def summary(rows, n, out):
         ratios = [r["ratio"] for r in of_kind]
         worst = "; ".join(f"{r['case'][:80]} ({r['ratio']:.2f})" for r in of_kind[:WORST]) if kind != "all" else ""
         print(
-            f"| {kind} | {len(ratios)} | {sum(r < REQUIRED for r in ratios)} | {statistics.geometric_mean(ratios):.2f} | {min(ratios):.2f} | {worst} |",
+            f"| {kind} | {len(ratios)} | {sum(r < REQUIRED for r in ratios)} | "
+            f"{statistics.geometric_mean(ratios):.2f} | {min(ratios):.2f} | {worst} |",
             file=out,
         )
 
 
 def report(rows, failed, threads, out):
     print(
-        "| ratio | threads | Lathe us | ONNX Runtime us | error | kind | case | networks |\n|---|---|---|---|---|---|---|---|",
+        "| ratio | threads | Lathe us | ONNX Runtime us | error | kind | case | networks |\n"
+        "|---|---|---|---|---|---|---|---|",
         file=out,
     )
     for r in sorted(rows, key=lambda r: r["ratio"]):
         wrong = " WRONG" if not r["relative_error"] <= TOLERANCE else ""
         print(
-            f"| {r['ratio']:.2f} | {r['threads']} | {r['lathe_us']:.1f} | {r['onnxruntime_us']:.1f} | {r['relative_error']:.0e}{wrong} | {r['kind']} | {r['case']} | "
-            f"{', '.join(r['graphs'])} |",
+            f"| {r['ratio']:.2f} | {r['threads']} | {r['lathe_us']:.1f} | {r['onnxruntime_us']:.1f} | "
+            f"{r['relative_error']:.0e}{wrong} | {r['kind']} | {r['case']} | {', '.join(r['graphs'])} |",
             file=out,
         )
     for n in threads:
@@ -426,7 +429,8 @@ def main():
     folder = models.shared_models()
     if folder is None:
         print(
-            "skipped: the graphs were not found; set LATHE_SHARED to the folder that holds models/graphs and models/fill.py"
+            "skipped: the graphs were not found; set LATHE_SHARED to the folder that holds models/graphs and "
+            "models/fill.py"
         )
         return 0
     args.cache.mkdir(parents=True, exist_ok=True)

@@ -56,8 +56,8 @@ const OptionRow cli_options[] = {
            " (x86-64-v2,x86-64-v3 or generic,generic+dotprod); loading it picks the best that the machine can run"),
     /* models */
     OPTION('s', "--shape", "NAME=D,D,…", shapes, MANY, NULL,
-           "sizes of an input; ? keeps one open, and 1..8 or ~224 does so too, where kernels are chosen for such sizes (every"
-           " size is served; repeat for more inputs)"),
+           "sizes of an input; ? keeps one open, and 1..8 or ~224 does so too, where kernels are chosen for such sizes"
+           " (every size is served; repeat for more inputs)"),
     OPTION('O', "--opt-level", "N", opt_level, ONE, "0 1 2 3 4", "0 to 4 (default 3)"),
     OPTION('D', "--disabled-pass", "P,P", disabled, MANY, TAKES_PASS, "leaves passes out"),
     OPTION('r', "--required-pass", "P,P", required, MANY, TAKES_PASS, "runs them at any level"),

@@ -330,11 +330,11 @@ static LLVMValueRef unknown_number(Gen *g, LLVMValueRef v)
   return LLVMBuildPtrToInt(g->b, unknown_pointer(g, LLVMBuildIntToPtr(g->b, v, g->ptr, "")), g->i64, "");
 }
 
-/* Where an element lies, said so that LLVM finds the loop's pointers at once: what does not change in the innermost loop
- * is one pointer of which nothing else is known.  Given the whole sum, LLVM's loop strength reduction tries each way to
- * take it apart, for every access of the loop, which was half of the time that a kernel took to compile.  A sum that
- * stays whole is one step on the way back to the memory: its passes follow few, and take loads whose ways are of unequal
- * length for loads of different memory. */
+/* Where an element lies, said so that LLVM finds the loop's pointers at once: what does not change in the innermost
+ * loop is one pointer of which nothing else is known.  Given the whole sum, LLVM's loop strength reduction tries each
+ * way to take it apart, for every access of the loop, which takes longer than the rest of some kernels' compilation.  A
+ * sum that stays whole is one step on the way back to the memory: LLVM's passes follow few steps, and take loads whose
+ * ways are of unequal length for loads of different memory. */
 static Spot find_spot(Gen *g, const Buffer *buffer, const Expr *index)
 {
   Sum s = {0};

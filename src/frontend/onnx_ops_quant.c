@@ -510,8 +510,8 @@ const Node *onnx_blocked_product(Conversion *c, const Node *a, const Node *b)
 }
 
 /* A, B (n, blocks, bytes of a block), scales, zero points, group of each element of a row, bias: A times the weight
- * that B stands for, which has a scale for each block of a row, or for each group.  Level 4 of accuracy, the least there
- * is, lets data be rounded to 8 bits. */
+ * that B stands for, which has a scale for each block of a row, or for each group.  Level 4 of accuracy, the least
+ * there is, lets data be rounded to 8 bits. */
 static const Node *convert_matmul_nbits(Conversion *c)
 {
   int64_t k = onnx_attr_int(c, "K", 0);

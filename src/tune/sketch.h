@@ -1,5 +1,5 @@
-/* sketch.h: what the rules of sketches share.  sketch.c has the steps and most of the rules, dots.c the one for products
- * of bytes. */
+/* sketch.h: what the rules of sketches share.  sketch.c has the steps and most of the rules, dots.c the one for
+ * products of bytes. */
 #ifndef LATHE_TUNE_SKETCH_H
 #define LATHE_TUNE_SKETCH_H
 

@@ -1,5 +1,5 @@
-"""Products of bytes by the dot products of the target: the rule of the sketches, its names in MetaSchedule, and what the
-instructions give for every pair of signs, beside numpy."""
+"""Products of bytes by the dot products of the target: the rule of the sketches, its names in MetaSchedule, and what
+the instructions give for every pair of signs, beside numpy."""
 
 import numpy as np
 import pytest

@@ -13,8 +13,8 @@ Each schedule is built and run in a child process, and its numbers are compared 
 
 from .compute_dag import ComputeDAG
 from .measure_record import (
-    MeasureInput, MeasureResult, RecordReader, dump_record_to_string, load_best_record, load_record_from_string, load_records,
-    save_records,
+    MeasureInput, MeasureResult, RecordReader, dump_record_to_string, load_best_record, load_record_from_string,
+    load_records, save_records,
 )
 from .relay_integration import ApplyHistoryBest, TaskScheduler, extract_tasks
 from .search_task import (
@@ -24,7 +24,8 @@ from .search_task import (
 
 __all__ = [
     "ApplyHistoryBest", "ComputeDAG", "HardwareParams", "LocalBuilder", "LocalRPCMeasureContext", "LocalRunner",
-    "MeasureInput", "MeasureResult", "PreloadMeasuredStates", "RecordReader", "RecordToFile", "SearchTask", "SketchPolicy", "TaskScheduler", "TuningOptions", "XGBModel",
-    "create_task", "dump_record_to_string", "extract_tasks", "load_best_record", "load_record_from_string", "load_records",
-    "make_workload_key", "register_workload", "save_records",
+    "MeasureInput", "MeasureResult", "PreloadMeasuredStates", "RecordReader", "RecordToFile", "SearchTask",
+    "SketchPolicy", "TaskScheduler", "TuningOptions", "XGBModel", "create_task", "dump_record_to_string",
+    "extract_tasks", "load_best_record", "load_record_from_string", "load_records", "make_workload_key",
+    "register_workload", "save_records",
 ]

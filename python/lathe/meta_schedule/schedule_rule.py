@@ -208,8 +208,8 @@ class MultiLevelTilingWithIntrin(DotProducts):
     ):
         if not re.match(r"dot_\d+x4_", intrin_name):
             raise error.UnsupportedError(
-                f"MultiLevelTilingWithIntrin: the rule is for dot products of four bytes, not for '{intrin_name}'; a rule"
-                " of your own may call sch.tensorize with it"
+                f"MultiLevelTilingWithIntrin: the rule is for dot products of four bytes, not for '{intrin_name}'; a"
+                " rule of your own may call sch.tensorize with it"
             )
         _fixed(
             "MultiLevelTilingWithIntrin",

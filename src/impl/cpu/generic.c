@@ -908,8 +908,8 @@ static void reduce_plain(ImplGroup *g, const Nest *n, int depth, bool parallel)
   parallel_loops(g, nouter, order, threads_for(g, n, parallel));
 }
 
-/* Neighbouring loops of the sum, or of the results, that every access treats as one become one: whole planes are read in
- * vectors. */
+/* Neighbouring loops of the sum, or of the results, that every access treats as one become one: whole planes are read
+ * in vectors. */
 static void join_loops(ImplGroup *g, Nest *n, int depth)
 {
   bool joined = false;

@@ -1,7 +1,7 @@
 /* generic_plan.c: what the generic schedule leaves open.
  *
- * It sees loops, which a call has none of yet; so 0 in a field stands for what the loops' own rule says (generic.c), and
- * the plan of all zeros is the one taken where nobody gave or measured another. */
+ * It sees loops, which a call has none of yet; so 0 in a field stands for what the loops' own rule says (generic.c),
+ * and the plan of all zeros is the one taken where nobody gave or measured another. */
 #include <math.h>
 
 #include "impl/internal.h"

@@ -46,9 +46,9 @@ def from_onnx(
     """A module and its parameters from a model (an onnx.ModelProto, its bytes, or a path).
 
     shape binds the sizes of inputs by name: {"input": (1, 3, 224, 224)}; -1, None and relay.Any()
-    stay symbolic, and so does a range, (1, 8): kernels are chosen for its middle and serve every size.  Weights are constants of the module unless freeze_params is False: then
-    they are parameters and come in the dictionary.  Types are the model's: dtype and
-    convert_config, which TVM needs, change nothing."""
+    stay symbolic, and so does a range, (1, 8): kernels are chosen for its middle and serve every size.
+    Weights are constants of the module unless freeze_params is False: then they are parameters and come
+    in the dictionary.  Types are the model's: dtype and convert_config, which TVM needs, change nothing."""
     if export_node_renamed_model_path is not None:
         raise error.UnsupportedError(
             "from_onnx: export_node_renamed_model_path is not supported; a node without a name goes by its first output"
