@@ -113,15 +113,23 @@ static void set(LatheRtExecutor *x, int64_t n, const char *const *s)
 
 static const char *const strings[] = {"", "a", "zz"};
 
-static void test_numbers(void **state)
+/* The model that puts one of its own strings behind each text. */
+static LatheRtExecutor *load_concat(void)
 {
-  (void)state;
   Blob o;
   LatheRtExecutor *x;
   LatheRtError err;
   weights[0] = 1, weights[1] = 2;
   model(&o, HO_TEXT_CONCAT, 0, 0, 3, strings);
   assert_int_equal(load(&o, &x, &err), LATHE_RT_OK);
+  return x;
+}
+
+static void test_numbers(void **state)
+{
+  (void)state;
+  LatheRtError err;
+  LatheRtExecutor *x = load_concat();
   uint64_t a, b, c;
   const char *s;
   size_t n;
@@ -159,12 +167,8 @@ static void test_numbers(void **state)
 static void test_in_one_piece(void **state)
 {
   (void)state;
-  Blob o;
-  LatheRtExecutor *x;
   LatheRtError err;
-  weights[0] = 1, weights[1] = 2;
-  model(&o, HO_TEXT_CONCAT, 0, 0, 3, strings);
-  assert_int_equal(load(&o, &x, &err), LATHE_RT_OK);
+  LatheRtExecutor *x = load_concat();
   int64_t two = 2;
   assert_int_equal(lathe_rt_set_input_texts(x, 0, 1, &two, "first\0", &err), LATHE_RT_OK);
   assert_int_equal(lathe_rt_run(x, &err), LATHE_RT_OK);

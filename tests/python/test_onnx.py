@@ -19,6 +19,7 @@ from lathe import error, relay  # noqa: E402
 from lathe.contrib import graph_executor  # noqa: E402
 from lathe.relay.frontend.onnx import import_onnx  # noqa: E402
 
+from messages_writer import varint  # noqa: E402
 from networks import relative_error, run_onnxruntime, shared  # noqa: E402
 
 RNG = np.random.default_rng(11)
@@ -251,13 +252,6 @@ def test_external_data_beyond_two_gigabytes(tmp_path):
     next(e for e in m.graph.initializer[0].external_data if e.key == "offset").value = str(offset)
     file.write_bytes(m.SerializeToString())
     np.testing.assert_allclose(run(relay.frontend.from_onnx(str(file))[0], x=X)[0].numpy(), WANT, rtol=1e-5, atol=1e-6)
-
-
-def varint(n):
-    out = b""
-    while n > 127:
-        out, n = out + bytes([n & 127 | 128]), n >> 7
-    return out + bytes([n])
 
 
 def test_a_file_beyond_two_gigabytes(tmp_path):

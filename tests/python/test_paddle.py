@@ -11,6 +11,7 @@ import pytest
 
 from lathe import error, relay
 from lathe.relay.frontend.paddle import legacy
+from messages_writer import field, varint
 
 RNG = np.random.default_rng(5)
 
@@ -50,21 +51,6 @@ def newer(*more):
     ]
     block = {"#": "block_0", "args": [], "ops": ops}
     return json.dumps({"base_code": {"magic": "pir"}, "program": {"regions": [{"#": "r", "blocks": [block]}]}})
-
-
-def varint(v):
-    out = b""
-    while v > 127:
-        out, v = out + bytes([v & 127 | 128]), v >> 7
-    return out + bytes([v])
-
-
-def field(number, value):
-    """A number, or bytes."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value & 2**64 - 1)
-    data = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 def tensor_desc(*dims):

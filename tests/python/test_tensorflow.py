@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from lathe import error, relay
+from messages_writer import field, varint
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
@@ -25,22 +26,6 @@ def run(mod, feeds):
 
 
 # ---- messages, by hand
-
-
-def varint(v):
-    v &= 2**64 - 1
-    out = b""
-    while v > 127:
-        out, v = out + bytes([v & 127 | 128]), v >> 7
-    return out + bytes([v])
-
-
-def field(number, value):
-    """A number, or bytes."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    data = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 def shape(*dims):

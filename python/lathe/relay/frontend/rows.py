@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, Optional
 
 from ... import error
+from .values import Refused
 
 Row = Callable[..., Any]
+
+
+@contextmanager
+def named(where: str, lacks: str) -> Iterator[None]:
+    """What a row raises says where; what Python itself raises, of operands that are not there or not of their kind, is
+    an error of the model: lacks, and why."""
+    try:
+        yield
+    except Refused as e:
+        raise Refused(f"{where}: {e.message}") from None
+    except error.LatheError as e:
+        raise type(e)(f"{where}: {e.message}") from None
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as e:
+        raise error.ArgumentError(f"{lacks}: {type(e).__name__}: {e}") from e
 
 
 class Table:
@@ -32,4 +48,4 @@ class Table:
         return put
 
 
-__all__ = ["Row", "Table"]
+__all__ = ["Row", "Table", "named"]

@@ -68,4 +68,22 @@ def like(value: float, x: Any) -> RelayExpr:
     return const(np.array(value, dt(x)))
 
 
-__all__ = ["Refused", "dt", "expr", "ints", "known", "like", "op", "rank", "refuse", "sizes"]
+def split_even(x: Any, parts: int, axis: int) -> List[Any]:
+    """So many equal parts along an axis."""
+    step = sizes(x)[axis] // parts
+    return _split_at(x, [step * i for i in range(1, parts)], axis)
+
+
+def split_by(x: Any, lengths: List[int], axis: int) -> List[Any]:
+    """Parts of these lengths along an axis; a length of -1 is what the others leave."""
+    if -1 in lengths:
+        left = sizes(x)[axis] - sum(n for n in lengths if n >= 0)
+        lengths = [left if n == -1 else n for n in lengths]
+    return _split_at(x, [int(i) for i in np.cumsum(lengths)[:-1]], axis)
+
+
+def _split_at(x: Any, at: List[int], axis: int) -> List[Any]:
+    return list(call_op("split", [expr(x)], indices_or_sections=at, axis=axis, mode="indices")) if at else [x]
+
+
+__all__ = ["Refused", "dt", "expr", "ints", "known", "like", "op", "rank", "refuse", "sizes", "split_by", "split_even"]

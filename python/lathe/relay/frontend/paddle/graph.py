@@ -9,8 +9,7 @@ from typing import Any, Dict, List
 import numpy as np
 
 from .... import error
-from ..rows import Table
-from ..values import Refused
+from ..rows import Table, named
 from .program import Op, Region
 
 #: A row gives the output; a tuple where there are several, and a list for an output that is a list of tensors.
@@ -54,21 +53,13 @@ def _all_arrays(args: List[Any]) -> bool:
 def _convert(op: Op, args: List[Any], values: Values) -> Any:
     name = _row_name(op.name)
     fold = FOLDED.get(name)
-    try:
+    with named(f"from_paddle: {op.name}", f"from_paddle: an operator has not what a {op.name} needs"):
         if op.regions:
             return ROWS[name](op, values, *args)
         if fold is not None and args and _all_arrays(args):
             made = fold(op, *args)
             return made if isinstance(made, (list, tuple)) else np.asarray(made)
         return ROWS[name](op, *args)
-    except Refused as e:
-        raise Refused(f"from_paddle: {op.name}: {e.message}") from None
-    except error.LatheError as e:
-        raise type(e)(f"from_paddle: {op.name}: {e.message}") from None
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as e:
-        raise error.ArgumentError(
-            f"from_paddle: an operator has not what a {op.name} needs: {type(e).__name__}: {e}"
-        ) from e
 
 
 def run(ops: List[Op], values: Values) -> List[Any]:

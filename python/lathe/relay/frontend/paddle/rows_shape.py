@@ -8,7 +8,7 @@ import numpy as np
 
 from ...expr import RelayExpr, call_op
 from ...expr import Tuple as TupleExpr
-from ..values import dt, expr, known, like, op, rank, refuse, sizes
+from ..values import dt, expr, known, like, op, rank, refuse, sizes, split_by, split_even
 from ..values import ints as _plain_ints
 from .graph import row
 from .program import Op
@@ -186,25 +186,17 @@ def _unbind(n: Op, x: Any) -> List[RelayExpr]:
     return [op("take", x, np.array(i, "int32"), axis=axis) for i in range(sizes(x)[axis])]
 
 
-def _split_at(x: Any, at: List[int], axis: int) -> List[Any]:
-    return list(call_op("split", [expr(x)], indices_or_sections=at, axis=axis, mode="indices")) if at else [x]
-
-
 @row("split_with_num")
 def _split_with_num(n: Op, x: Any, axis: Any) -> List[Any]:
-    at, parts = ints(axis, "an axis")[0] % rank(x), n.get("num")
-    step = sizes(x)[at] // parts
-    return _split_at(x, [step * i for i in range(1, parts)], at)
+    return split_even(x, n.get("num"), ints(axis, "an axis")[0] % rank(x))
 
 
 @row("split")
 def _split(n: Op, x: Any, lengths: Any, axis: Any) -> List[Any]:
-    at, parts = ints(axis, "an axis")[0] % rank(x), ints(lengths, "lengths")
+    parts = ints(lengths, "lengths")
     if n.get("num", 0) and not parts:
         return _split_with_num(n, x, axis)
-    if -1 in parts:
-        parts[parts.index(-1)] = sizes(x)[at] - sum(p for p in parts if p >= 0)
-    return _split_at(x, [int(i) for i in np.cumsum(parts)[:-1]], at)
+    return split_by(x, parts, ints(axis, "an axis")[0] % rank(x))
 
 
 def _index(n: Op, x: Any, starts: Any, ends: Any, strides: Any = None) -> List[slice]:

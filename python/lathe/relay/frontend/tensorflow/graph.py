@@ -12,7 +12,7 @@ import numpy as np
 
 from .... import error
 from ...expr import RelayExpr, TupleWrapper
-from ..rows import Table
+from ..rows import Table, named
 from ..values import Refused, dt, expr, ints, known, like, op, rank, refuse, sizes
 from . import proto
 
@@ -158,19 +158,12 @@ class Graph:
         if node.op != "Merge" and any(isinstance(a, Dead) for a in args):
             return Dead()
         fold = FOLDED.get(node.op)
-        try:
+        lacks = f"from_tensorflow: node '{node.name}' has not what a {node.op} needs"
+        with named(f"{node.op} (node '{node.name}')", lacks):
             if fold is not None and all(isinstance(a, np.ndarray) for a in args):
                 made = fold(Node(self, node), *args)
                 return made if isinstance(made, (list, RelayExpr)) else np.asarray(made)
             made = found(Node(self, node), *args)
-        except Refused as e:
-            raise Refused(f"{node.op} (node '{node.name}'): {e.message}") from None
-        except error.LatheError as e:
-            raise type(e)(f"{node.op} (node '{node.name}'): {e.message}") from None
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as e:
-            raise error.ArgumentError(
-                f"from_tensorflow: node '{node.name}' has not what a {node.op} needs: {type(e).__name__}: {e}"
-            ) from e
         return list(made) if isinstance(made, TupleWrapper) else made
 
     def call(self, name: str, args: Sequence[Any]) -> List[Any]:

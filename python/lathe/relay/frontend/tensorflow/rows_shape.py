@@ -8,6 +8,7 @@ import numpy as np
 
 from ...expr import RelayExpr, call_op
 from ...expr import Tuple as TupleExpr
+from ..values import split_by, split_even
 from .graph import Node, dt, expr, ints, like, op, rank, refuse, row, sizes
 
 
@@ -127,25 +128,14 @@ def _unpack(n: Node, x: Any) -> List[RelayExpr]:
     return [op("take", x, np.array(i, "int32"), axis=axis) for i in range(sizes(x)[axis])]
 
 
-def _split_at(x: Any, at: List[int], axis: int) -> List[Any]:
-    if not at:
-        return [x]
-    return list(call_op("split", [expr(x)], indices_or_sections=at, axis=axis, mode="indices"))
-
-
 @row("Split")
 def _split(n: Node, axis: Any, x: Any) -> List[Any]:
-    at, parts = ints(axis, "an axis")[0] % rank(x), n.i("num_split")
-    step = sizes(x)[at] // parts
-    return _split_at(x, [step * i for i in range(1, parts)], at)
+    return split_even(x, n.i("num_split"), ints(axis, "an axis")[0] % rank(x))
 
 
 @row("SplitV")
 def _split_v(n: Node, x: Any, lengths: Any, axis: Any) -> List[Any]:
-    at, parts = ints(axis, "an axis")[0] % rank(x), ints(lengths, "lengths")
-    if -1 in parts:
-        parts[parts.index(-1)] = sizes(x)[at] - sum(p for p in parts if p >= 0)
-    return _split_at(x, [int(i) for i in np.cumsum(parts)[:-1]], at)
+    return split_by(x, ints(lengths, "lengths"), ints(axis, "an axis")[0] % rank(x))
 
 
 @row("Slice", fold=lambda n, x, b, s: x[tuple(slice(int(i), None if j < 0 else int(i + j)) for i, j in zip(b, s))])
