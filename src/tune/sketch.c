@@ -4,9 +4,10 @@
  *   blocks that only move or map elements    are put into their consumers
  *   sums of products of bytes                by the dot products of the target (dots.c)
  *   sums over many elements, few results     the sum in parts (rfactor), lanes of a vector
- *   other reductions                         either sums that stay in registers: the last loop as vectors, one or two
- *                                              others and some steps of the sum written out; what the vectors would
- *                                              read with strides is first copied so that they read it in a row;
+ *   other reductions                         either sums that stay in registers: one loop, the last as a rule, as
+ *                                              vectors, one other and some steps of the sum written out; what the
+ *                                              vectors would read with strides is first copied so that they read it
+ *                                              in a row;
  *                                              or tiles in four levels over space and two over the sum:
  *                                              S S R S R S, the outermost on threads, the innermost as vectors,
  *                                              partial results in a tile of their own or with the block that follows
@@ -99,7 +100,8 @@ static bool note_block(void *env, Stmt *s)
     f.sums += it->kind == ITER_REDUCE;
     f.steps *= extent;
     if (it->kind == ITER_SPATIAL) f.results *= extent;
-    f.plain = f.plain && extent > 0 && it->value->kind == E_VAR && it->value->u.var == loop[i]->u.loop.var;
+    f.plain = f.plain && extent > 0 && it->value->kind == E_VAR && it->value->u.var == loop[i]->u.loop.var &&
+              loop[i]->u.loop.kind == FOR_SERIAL;
   }
   f.plain = f.plain && f.space + f.sums == b->niter;
   f.writes = b->nwrites ? b->writes[0].buffer : NULL;
@@ -412,7 +414,52 @@ static void look_for(void *env, const Expr *e)
   }
 }
 
-/* What vectors along the last iteration would read with strides is copied, so that they read it in a row. */
+typedef struct Lanes {
+  const Var *var;
+  bool fit;
+} Lanes;
+
+static void look_at_lanes(void *env, const Expr *e)
+{
+  Lanes *x = env;
+  int uses = 0;
+  if (e->kind != E_LOAD) return;
+  for (int d = 0; d < e->nargs; d++) {
+    bool used = expr_uses_var(e->arg[d], x->var);
+    uses += used;
+    x->fit = x->fit && (!used || e->arg[d]->kind == E_VAR);
+  }
+  x->fit = x->fit && uses <= 1;
+}
+
+/* Along this variable every operand is one value for all lanes, or can lie in a row. */
+static bool may_be_lanes(Sketch *k, const Block *b, const Var *v)
+{
+  Lanes x = {v, true};
+  if (b->body->kind != S_STORE) return false;
+  expr_visit(k->ctx, b->body->u.store.value, look_at_lanes, &x);
+  return x.fit;
+}
+
+/* The spatial iteration that vectors go along: the last, or, oftener where vectors do not fill that one, another that
+ * vectors may go along. */
+static int draw_lanes(Sketch *k, const Block *b, int64_t lanes)
+{
+  int other[MAX_LOOPS];
+  int n = 0;
+  int last = 0;
+  for (int i = 0; i < b->niter; i++)
+    if (b->iter[i].kind == ITER_SPATIAL) last = i;
+  for (int i = 0; i < last; i++)
+    if (b->iter[i].kind == ITER_SPATIAL && b->iter[i].extent->u.i >= lanes && may_be_lanes(k, b, b->iter[i].var))
+      other[n++] = i;
+  bool filled = b->iter[last].extent->u.i % lanes == 0 && may_be_lanes(k, b, b->iter[last].var);
+  uint64_t any = tune_draw(&k->seed);
+  if (n == 0 || any % 4 < (filled ? 3 : 1)) return last;
+  return other[any / 4 % (uint64_t)n];
+}
+
+/* What vectors along an iteration would read with strides is copied, so that they read it in a row. */
 static void line_up_reads(Sketch *k, BlockRV block, const Var *vector)
 {
   const Block *b = sched_block_stmt(k->s, block)->u.block;
@@ -450,19 +497,37 @@ static void write_out(Sketch *k, BlockRV block, int from)
 typedef struct RegisterTile {
   int wide, high; /* places in the lists */
 } RegisterTile;
-static const int64_t heights[] = {1, 2, 3, 4, 5, 6, 8, 12};
-enum { WIDTHS = 4, HEIGHTS = sizeof heights / sizeof *heights };
+enum { VECTORS_WIDE = 4, WIDTHS = VECTORS_WIDE + 1, ROWS_HIGH = 12, HEIGHTS = MAX_CHOICES };
 
-static RegisterTile draw_tile(Sketch *k, int64_t columns, int64_t rows, int64_t lanes)
+static int64_t widest_part(int64_t extent, int64_t most)
+{
+  int64_t part = most;
+  while (extent % part) part--;
+  return part;
+}
+
+/* One to four vectors and one to twelve rows; the last of each list divides what there is, so that no tile is cut. */
+static void list_tiles(int64_t columns, int64_t rows, int64_t lanes, int64_t width[WIDTHS], int64_t height[HEIGHTS])
+{
+  static const int64_t usual[HEIGHTS - 1] = {1, 2, 3, 4, 5, 6, 8, ROWS_HIGH};
+  for (int i = 0; i < VECTORS_WIDE; i++) width[i] = (i + 1) * lanes;
+  width[VECTORS_WIDE] = widest_part(columns, VECTORS_WIDE * lanes);
+  memcpy(height, usual, sizeof usual);
+  height[HEIGHTS - 1] = widest_part(rows, ROWS_HIGH);
+}
+
+static RegisterTile draw_tile(Sketch *k, int64_t columns, int64_t rows, int64_t lanes, const int64_t width[WIDTHS],
+                              const int64_t height[HEIGHTS])
 {
   RegisterTile fit[WIDTHS * HEIGHTS];
   int n = 0;
   int64_t room = k->target->vector_registers - 4;
   for (int w = 0; w < WIDTHS; w++)
     for (int h = 0; h < HEIGHTS; h++) {
-      int64_t sums = (w + 1) * heights[h];
-      bool sensible = (w == 0 || (w + 1) * lanes <= columns) && heights[h] <= rows;
-      bool full = 3 * sums >= room || rows < heights[h + (h + 1 < HEIGHTS)] || (w + 2) * lanes > columns;
+      int64_t vectors = (width[w] + lanes - 1) / lanes;
+      int64_t sums = vectors * height[h];
+      bool sensible = (w == 0 || (width[w] <= columns && width[w] >= lanes)) && height[h] <= rows;
+      bool full = 3 * sums >= room || 2 * height[h] > rows || (vectors + 1) * lanes > columns;
       if (sensible && sums <= room && (full || n == 0)) fit[n++] = (RegisterTile){w, h};
     }
   return fit[n ? tune_draw(&k->seed) % (uint64_t)n : 0];
@@ -497,9 +562,11 @@ void tune_share_outer(Sketch *k, int n, const LoopRV *loop)
 
 /* Sums go through a tile of their own, or into what follows; then the marks. */
 static void finish_registers(Sketch *k, BlockRV block, int nouter, const LoopRV *outer, LoopRV sum, int ninner,
-                             const LoopRV *inner)
+                             const LoopRV *inner, int vector)
 {
   tune_close_registers(k, block, nouter, outer, sum);
+  Step last = {.k = k, .what = LANES_LAST, .block = block, .axis = vector};
+  tune_attempt(&last);
   for (int i = 0; i < ninner - 1; i++) {
     Step t = {.k = k, .what = WRITTEN_OUT, .loop = inner[i]};
     tune_attempt(&t);
@@ -513,29 +580,37 @@ static void register_rule(Sketch *k, const BlockFacts *f)
   LoopRV space[MAX_LOOPS], sum[MAX_LOOPS + 1], all[2 * MAX_LOOPS + 4], row[2], column[2], *loop;
   BlockRV block = sched_get_block(k->s, f->name);
   const Block *b = sched_block_stmt(k->s, block)->u.block;
-  const Var *vector = NULL;
+  int64_t lanes = target_lanes(k->target, f->writes->dtype.bits);
+  int vector = draw_lanes(k, b, lanes);
+  int wide = 0; /* its place among the spatial ones */
   int nspace = 0;
   int nsum = 0;
   uint64_t form = tune_draw(&k->seed);
   IterKind kind[MAX_LOOPS];
   for (int i = 0; i < b->niter; i++) {
     kind[i] = b->iter[i].kind;
-    if (kind[i] == ITER_SPATIAL) vector = b->iter[i].var;
+    wide += i < vector && kind[i] == ITER_SPATIAL;
   }
-  if (form % 4) line_up_reads(k, block, vector);
+  if (form % 4 || wide < f->space - 1) line_up_reads(k, block, b->iter[vector].var);
   int n = sched_get_loops(k->s, block, k->arena, &loop);
   for (int i = 0; i < n; i++) *(kind[i] == ITER_REDUCE ? &sum[nsum++] : &space[nspace++]) = loop[i];
-  int64_t lanes = target_lanes(k->target, f->writes->dtype.bits);
-  const int64_t widths[WIDTHS] = {lanes, 2 * lanes, 3 * lanes, 4 * lanes};
-  int high = nspace - 2; /* the loop whose steps are rows of the tile: the next but one now and then */
-  if (nspace > 2 && (form >> 8) % 3 == 0) high = (int)((form >> 16) % (uint64_t)(nspace - 1));
-  RegisterTile tile =
-      draw_tile(k, tune_loop_extent(k, space[nspace - 1]), high >= 0 ? tune_loop_extent(k, space[high]) : 1, lanes);
-  tune_split_by(k, space[nspace - 1], tune_sample(k, WIDTHS, widths, tile.wide), column);
+  int high = wide == nspace - 1 ? nspace - 2 : nspace - 1; /* the loop whose steps are rows of the tile … */
+  if (nspace > 2 && (form >> 8) % 3 == 0) {                /* … another one now and then */
+    high = (int)((form >> 16) % (uint64_t)(nspace - 1));
+    high += high >= wide;
+  }
+  int64_t widths[WIDTHS];
+  int64_t heights[HEIGHTS];
+  int64_t columns = tune_loop_extent(k, space[wide]);
+  int64_t rows = high >= 0 ? tune_loop_extent(k, space[high]) : 1;
+  list_tiles(columns, rows, lanes, widths, heights);
+  RegisterTile tile = draw_tile(k, columns, rows, lanes, widths, heights);
+  tune_split_by(k, space[wide], tune_sample(k, WIDTHS, widths, tile.wide), column);
   if (high >= 0) tune_split_by(k, space[high], tune_sample(k, HEIGHTS, heights, tile.high), row);
   int nouter = 0;
   if (form >> 4 & 1) all[nouter++] = column[0]; /* columns outermost: what they read of one operand stays near */
-  for (int i = 0; i < nspace - 1; i++) all[nouter++] = i == high ? row[0] : space[i];
+  for (int i = 0; i < nspace; i++)
+    if (i != wide) all[nouter++] = i == high ? row[0] : space[i];
   if (!(form >> 4 & 1)) all[nouter++] = column[0];
   int64_t steps[MAX_CHOICES];
   LoopRV part[2];
@@ -548,7 +623,7 @@ static void register_rule(Sketch *k, const BlockFacts *f)
   all[n++] = column[1];
   sched_reorder(k->s, n, all);
   int ninner = high >= 0 ? 3 : 2;
-  finish_registers(k, block, nouter, all, sum[0], ninner, all + n - ninner);
+  finish_registers(k, block, nouter, all, sum[0], ninner, all + n - ninner, vector);
 }
 
 /* ---- a whole function ------------------------------------------------------------------------------------ */

@@ -5,7 +5,7 @@
 
 #include "tune/tune.h"
 
-enum { MAX_LOOPS = 16, MAX_CHOICES = 8 };
+enum { MAX_LOOPS = 16, MAX_CHOICES = 9 };
 
 typedef struct Sketch {
   Ctx *ctx;
@@ -19,7 +19,7 @@ typedef struct BlockFacts {
   const char *name;
   int space, sums; /* iterations of each kind */
   double results, steps;
-  bool output, plain; /* it writes a parameter; its loops are its iterations, one each */
+  bool output, plain; /* it writes a parameter; its loops are its iterations, one each, unmarked */
   const Buffer *writes;
 } BlockFacts;
 

@@ -76,6 +76,18 @@ static const char across[] =
     "                C[vi, vj] = T.float32(0)\n"
     "            C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vj, vk]\n";
 
+/* Results in planes whose rows fill no vector: vectors may go along the channels, and the tile of sums is turned. */
+static const char planes[] =
+    "@T.prim_func\n"
+    "def f(A: T.Buffer((3, 6, 7), 'float32'), W: T.Buffer((16, 3, 3, 3), 'float32'), C: T.Buffer((16, 4, 5), "
+    "'float32')):\n"
+    "    for o, h, v, c, y, x in T.grid(16, 4, 5, 3, 3, 3):\n"
+    "        with T.block('C'):\n"
+    "            vo, vh, vv, vc, vy, vx = T.axis.remap('SSSRRR', [o, h, v, c, y, x])\n"
+    "            with T.init():\n"
+    "                C[vo, vh, vv] = T.float32(0)\n"
+    "            C[vo, vh, vv] = C[vo, vh, vv] + A[vc, vh + vy, vv + vx] * W[vo, vc, vy, vx]\n";
+
 /* Products of bytes: two of one sign and whole words, two of other signs that words and vectors do not divide, and a
  * convolution whose results lie in planes. */
 static const char bytes[] =
@@ -177,6 +189,7 @@ static void sketches_body(Ctx *ctx, void *arg)
   assert_int_equal(check_sketches(ctx, parse(ctx, product), N, "sch.vectorize("), N);
   assert_int_equal(check_sketches(ctx, parse(ctx, total), N, "sch.rfactor("), N);
   assert_true(check_sketches(ctx, parse(ctx, across), N, "sch.transform_layout(") > 0);
+  assert_true(check_sketches(ctx, parse(ctx, planes), N, "lambda i0, i1, i2: (i1, i2, i0)") > 0);
   if (target_dot(target_host(ctx), DOT_S8, DOT_S8, target_lanes(target_host(ctx), 32))) {
     assert_true(check_sketches(ctx, parse(ctx, bytes), FEW, "sch.tensorize(") > FEW / 2);
     assert_true(check_sketches(ctx, parse(ctx, odd_bytes), FEW, "sch.tensorize(") > FEW / 2);
