@@ -430,11 +430,14 @@ static int64_t literal_arg(const Expr *e, int i, int64_t otherwise)
 
 static LLVMValueRef prefetch(Gen *g, const Expr *e)
 {
-  LLVMValueRef p = e->arg[0]->kind == E_LOAD ? address_of(g, e->arg[0]) : gen_expr(g, e->arg[0]);
+  const Expr *at = e->arg[0];
+  if (at->kind == E_CALL && at->u.intrin == IN_ADDRESS_OF) at = at->arg[0];
+  LLVMValueRef p = at->kind == E_LOAD ? address_of(g, at) : gen_expr(g, at);
   LLVMTypeRef type = LLVMTypeOf(p);
   LLVMValueRef arg[] = {p, gen_int(g, g->i32, literal_arg(e, 1, 0) != 0), gen_int(g, g->i32, literal_arg(e, 2, 3) & 3),
                         gen_int(g, g->i32, literal_arg(e, 3, 1) != 0)};
-  gen_intrinsic(g, "llvm.prefetch", 1, &type, 4, arg);
+  LLVMValueRef call = gen_intrinsic(g, "llvm.prefetch", 1, &type, 4, arg);
+  if (at->kind == E_LOAD) gen_tag(g, at->u.buffer, call);
   return gen_int(g, g->i32, 0);
 }
 

@@ -124,6 +124,7 @@ Bound *gen_lookup(Gen *, const Var *);
 LLVMValueRef gen_ambient(Gen *, Ambient);
 /* Groups the kernel's memory into pieces that do not overlap. */
 void gen_alias_scopes(Gen *);
+LLVMValueRef gen_tag(Gen *, const Buffer *, LLVMValueRef access); /* says which of them it belongs to */
 LLVMValueRef gen_load_contiguous(Gen *, const Buffer *, LLVMValueRef base, int lanes); /* as it lies in memory */
 void gen_store_contiguous(Gen *, const Buffer *, LLVMValueRef base, LLVMValueRef v, int lanes);
 

@@ -8,8 +8,9 @@
  * which finds its pointers in a struct.  So every access also names the group of
  * memory it belongs to (alias.scope) and all the groups it does not (noalias).  A
  * restrict argument is a group; the arguments that may alias are one group; pieces
- * of the workspace that share bytes, at different times, are one group.  Stack
- * memory needs none. */
+ * of the workspace that share bytes, at different times, are one group; the stack is one:
+ * LLVM tells its pieces apart, but where a piece has many accesses it does not look
+ * through all of them for one that would let other pointers know its address. */
 #include "codegen/llvm_gen.h"
 
 /* ---- typed pointers, addresses ------------------------------------------------------------- */
@@ -144,7 +145,7 @@ typedef struct Piece {
   const Var *var;
   Place place; /* PLACE_NONE: an argument */
   bool may_alias;
-  int64_t begin, end; /* of the workspace; end < 0: not known */
+  int64_t begin, end; /* of the workspace; end < 0: not known, or all of the stack */
   int group;
 } Piece;
 typedef Vec(Piece) Pieces;
@@ -164,11 +165,13 @@ static int64_t constant_bytes(const Buffer *b)
 static bool find_piece(void *env, Stmt *s)
 {
   PieceFinder *f = env;
-  if (s->kind != S_ALLOC || (s->u.alloc.place != PLACE_WORKSPACE && s->u.alloc.place != PLACE_SLICE)) return true;
+  bool stack = s->kind == S_ALLOC && s->u.alloc.place == PLACE_STACK;
+  if (s->kind != S_ALLOC || (!stack && s->u.alloc.place != PLACE_WORKSPACE && s->u.alloc.place != PLACE_SLICE))
+    return true;
   Piece p = {.var = s->u.alloc.buffer->data, .place = s->u.alloc.place, .end = -1};
   int64_t bytes = constant_bytes(s->u.alloc.buffer);
   const Expr *offset = s->u.alloc.offset;
-  if (bytes >= 0 && (!offset || offset->kind == E_INT)) {
+  if (!stack && bytes >= 0 && (!offset || offset->kind == E_INT)) {
     p.begin = offset ? offset->u.i : 0;
     p.end = p.begin + bytes;
   }
@@ -238,8 +241,7 @@ void gen_alias_scopes(Gen *g)
   for (int i = 0; i < f.pieces.n; i++) map_put(g->arena, &g->scopes, f.pieces.v[i].var, &made[f.pieces.v[i].group]);
 }
 
-/* Says which group an access belongs to. */
-static LLVMValueRef tag(Gen *g, const Buffer *buffer, LLVMValueRef access)
+LLVMValueRef gen_tag(Gen *g, const Buffer *buffer, LLVMValueRef access)
 {
   const AliasScope *s = map_get(&g->scopes, buffer->data);
   if (!s) return access;
@@ -539,11 +541,11 @@ static LLVMValueRef load_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef p
 {
   LLVMTypeRef type = gen_mem_type(g, dtype_lanes(buffer->dtype, lanes));
   unsigned align = (unsigned)dtype_bytes(buffer->dtype);
-  if (!mask) return tag(g, buffer, gen_load_at(g, type, p, align));
+  if (!mask) return gen_tag(g, buffer, gen_load_at(g, type, p, align));
   p = gen_pointer_as(g, p, type);
   LLVMTypeRef types[] = {type, LLVMTypeOf(p)};
-  return tag(g, buffer,
-             masked(g, "llvm.masked.load", 2, types, 0, align, 3, (LLVMValueRef[]){p, mask, LLVMConstNull(type)}));
+  return gen_tag(g, buffer,
+                 masked(g, "llvm.masked.load", 2, types, 0, align, 3, (LLVMValueRef[]){p, mask, LLVMConstNull(type)}));
 }
 
 LLVMValueRef gen_load_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef base, int lanes)
@@ -561,12 +563,12 @@ static LLVMValueRef load_lanes(Gen *g, const Buffer *buffer, const Expr *index, 
     LLVMValueRef p = lane_addresses(g, buffer, index, l);
     LLVMTypeRef types[] = {type, LLVMTypeOf(p)};
     LLVMValueRef arg[] = {p, all_lanes(g, g->mask, lanes), LLVMConstNull(type)};
-    return tag(g, buffer, masked(g, "llvm.masked.gather", 2, types, 0, align, 3, arg));
+    return gen_tag(g, buffer, masked(g, "llvm.masked.gather", 2, types, 0, align, 3, arg));
   }
   LLVMValueRef vector = l ? NULL : gen_cast(g, gen_expr(g, index), index->dtype, dtype_lanes(DT_I64, lanes));
   LLVMValueRef v = LLVMGetPoison(type);
   for (int i = 0; i < lanes; i++) {
-    LLVMValueRef one = tag(g, buffer, gen_load_at(g, elem, lane_address(g, buffer, vector, l, i), align));
+    LLVMValueRef one = gen_tag(g, buffer, gen_load_at(g, elem, lane_address(g, buffer, vector, l, i), align));
     v = LLVMBuildInsertElement(g->b, v, one, gen_int(g, g->i32, i), "");
   }
   return v;
@@ -643,7 +645,7 @@ static LLVMValueRef load_vector(Gen *g, const Buffer *buffer, const Expr *index)
   if (l.stride == 1) return load_contiguous(g, buffer, p, lanes, g->mask);
   if (l.stride == 0 && !g->mask) {
     LLVMValueRef one = gen_load_at(g, gen_mem_type(g, buffer->dtype), p, (unsigned)dtype_bytes(buffer->dtype));
-    return gen_splat(g, tag(g, buffer, one), lanes);
+    return gen_splat(g, gen_tag(g, buffer, one), lanes);
   }
   if (l.stride == -1)
     return reversed(g, load_contiguous(g, buffer, p, lanes, g->mask ? reversed(g, g->mask, lanes) : NULL), lanes);
@@ -663,7 +665,7 @@ LLVMValueRef gen_load(Gen *g, const Expr *e)
   }
   LLVMValueRef p = gen_address(g, buffer, index);
   LLVMValueRef v = gen_load_at(g, gen_mem_type(g, buffer->dtype), p, (unsigned)dtype_bytes(buffer->dtype));
-  return from_memory(g, tag(g, buffer, v), e->dtype);
+  return from_memory(g, gen_tag(g, buffer, v), e->dtype);
 }
 
 /* An element of memory behind changes that leave its bits as they are, in the low end of a word: base + offset. */
@@ -711,7 +713,7 @@ LLVMValueRef gen_word(Gen *g, const Expr *e)
   LLVMValueRef base = gen_lookup(g, w.buffer->data)->value;
   if (w.base) at = LLVMBuildNSWAdd(g->b, gen_index(g, w.base), at, "");
   LLVMValueRef p = gen_offset(g, gen_mem_type(g, w.buffer->dtype), base, at);
-  return tag(g, w.buffer, gen_load_at(g, gen_type(g, e->dtype), p, (unsigned)dtype_bytes(w.buffer->dtype)));
+  return gen_tag(g, w.buffer, gen_load_at(g, gen_type(g, e->dtype), p, (unsigned)dtype_bytes(w.buffer->dtype)));
 }
 
 LLVMValueRef gen_address(Gen *g, const Buffer *buffer, const Expr *index)
@@ -728,12 +730,12 @@ static void store_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef p, LLVMV
 {
   unsigned align = (unsigned)dtype_bytes(buffer->dtype);
   if (!mask) {
-    tag(g, buffer, gen_store_at(g, v, p, align));
+    gen_tag(g, buffer, gen_store_at(g, v, p, align));
     return;
   }
   p = gen_pointer_as(g, p, LLVMTypeOf(v));
   LLVMTypeRef types[] = {LLVMTypeOf(v), LLVMTypeOf(p)};
-  tag(g, buffer, masked(g, "llvm.masked.store", 2, types, 1, align, 3, (LLVMValueRef[]){v, p, mask}));
+  gen_tag(g, buffer, masked(g, "llvm.masked.store", 2, types, 1, align, 3, (LLVMValueRef[]){v, p, mask}));
 }
 
 void gen_store_contiguous(Gen *g, const Buffer *buffer, LLVMValueRef base, LLVMValueRef v, int lanes)
@@ -750,13 +752,13 @@ static void store_lanes(Gen *g, const Buffer *buffer, const Expr *index, const S
   if (mask || has_gather(g, buffer, lanes)) {
     LLVMValueRef p = lane_addresses(g, buffer, index, l);
     LLVMTypeRef types[] = {LLVMTypeOf(v), LLVMTypeOf(p)};
-    tag(g, buffer,
-        masked(g, "llvm.masked.scatter", 2, types, 1, align, 3, (LLVMValueRef[]){v, p, all_lanes(g, mask, lanes)}));
+    gen_tag(g, buffer,
+            masked(g, "llvm.masked.scatter", 2, types, 1, align, 3, (LLVMValueRef[]){v, p, all_lanes(g, mask, lanes)}));
     return;
   }
   LLVMValueRef vector = l ? NULL : gen_cast(g, gen_expr(g, index), index->dtype, dtype_lanes(DT_I64, lanes));
   for (int i = 0; i < lanes; i++)
-    tag(g, buffer, gen_store_at(g, gen_lane(g, v, i), lane_address(g, buffer, vector, l, i), align));
+    gen_tag(g, buffer, gen_store_at(g, gen_lane(g, v, i), lane_address(g, buffer, vector, l, i), align));
 }
 
 /* A scalar store under a condition. */
@@ -766,7 +768,7 @@ static void store_guarded(Gen *g, const Buffer *buffer, LLVMValueRef v, LLVMValu
   LLVMBasicBlockRef done = gen_block(g, "done");
   LLVMBuildCondBr(g->b, cond, then, done);
   LLVMPositionBuilderAtEnd(g->b, then);
-  tag(g, buffer, gen_store_at(g, v, p, (unsigned)dtype_bytes(buffer->dtype)));
+  gen_tag(g, buffer, gen_store_at(g, v, p, (unsigned)dtype_bytes(buffer->dtype)));
   LLVMBuildBr(g->b, done);
   LLVMPositionBuilderAtEnd(g->b, done);
 }
@@ -778,7 +780,7 @@ void gen_store(Gen *g, const Buffer *buffer, const Expr *index, LLVMValueRef v, 
     LLVMValueRef p = gen_address(g, buffer, index);
     v = to_memory(g, v, buffer->dtype);
     if (mask) store_guarded(g, buffer, v, p, mask);
-    else tag(g, buffer, gen_store_at(g, v, p, (unsigned)dtype_bytes(buffer->dtype)));
+    else gen_tag(g, buffer, gen_store_at(g, v, p, (unsigned)dtype_bytes(buffer->dtype)));
     return;
   }
   if (buffer->dtype.lanes != 1)

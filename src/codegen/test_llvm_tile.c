@@ -350,6 +350,48 @@ TEST(test_sve_beside_a_plain_loop)
   assert_null(strstr(text, "ld1w"));
 }
 
+/* A short sum written out, a tile for each i: its sums lie in one array, which a loop at the end takes up row by row.
+ * They are put there once, though the array has more accesses than LLVM looks through, and B is fetched ahead. */
+TEST(test_sums_go_to_memory_once)
+{
+  (void)c;
+  enum { ROWS = 7, VECTORS = 3, LANES = 4, STEPS = 6, COLS = VECTORS * LANES, TILES = 4 };
+  const Target *t = target_parse(ctx, "llvm -mcpu=neoverse-n1 -mtriple=aarch64-linux-gnu");
+  const Buffer *b[] = {flat("A", DT_F32, TILES * ROWS * STEPS), flat("B", DT_F32, STEPS * COLS),
+                       flat("C", DT_F32, TILES * ROWS * COLS)};
+  const Buffer *acc = flat("acc", DT_F32, ROWS * COLS);
+  const Var *tile = index_var("tile");
+  const Var *row = index_var("row");
+  const Expr *one = expr_i32(m, 1);
+  Stmt *all[(STEPS + 1) * ROWS * VECTORS + STEPS];
+  int n = 0;
+  for (int k = -1; k < STEPS; k++) {
+    const Expr *ahead =
+        expr_call(m, DT_NONE, IN_ADDRESS_OF, 1, (const Expr *[]){at(b[1], expr_i32(m, (k + 1) % STEPS * COLS))});
+    const Expr *how[] = {ahead, expr_i32(m, 0), expr_i32(m, 3), one};
+    if (k >= 0) all[n++] = stmt_eval(m, expr_call(m, DT_I32, IN_PREFETCH, 4, how));
+    for (int i = 0; i < ROWS * VECTORS; i++) {
+      const Expr *sum = expr_ramp(m, expr_i32(m, i * LANES), one, LANES);
+      const Expr *first = expr_mul(m, tile->expr, expr_i32(m, ROWS * STEPS));
+      const Expr *x = at(b[0], expr_add(m, first, expr_i32(m, i / VECTORS * STEPS + k)));
+      const Expr *y = vec_at(b[1], expr_i32(m, k * COLS + i % VECTORS * LANES), LANES);
+      all[n++] = put(acc, sum,
+                     k < 0 ? expr_broadcast(m, expr_float(m, DT_F32, 0), LANES)
+                           : expr_add(m, at(acc, sum), expr_mul(m, expr_broadcast(m, x, LANES), y)));
+    }
+  }
+  const Expr *sums = vec_at(acc, expr_mul(m, row->expr, expr_i32(m, COLS)), COLS);
+  const Expr *line = expr_add(m, expr_mul(m, tile->expr, expr_i32(m, ROWS)), row->expr);
+  Stmt *out = put(b[2], expr_ramp(m, expr_mul(m, line, expr_i32(m, COLS)), one, COLS), expr_mul(m, sums, sums));
+  Stmt *body = alloc_at(acc, PLACE_STACK, 0, seq2(stmt_seq(m, n, all), loop(row, ROWS, out)));
+  body = stmt_for(m, tile, expr_i32(m, 0), expr_i32(m, TILES), FOR_PARALLEL, NULL, body);
+  const char *text = assembly(compile(t, 1, (Kernel *[]){kernel_of("sums", t, 3, b, 1, body)}));
+  int stored = count_of(text, "\tstr\tq") + 2 * count_of(text, "\tstp\tq");
+  int sums_made = count_of(text, "fmla");
+  if (sums_made != STEPS * ROWS * VECTORS || stored >= 2 * ROWS * VECTORS)
+    fail_msg("%d multiply-adds, %d vectors are stored", sums_made, stored);
+}
+
 TEST(test_tile_result)
 {
   (void)c;
@@ -428,6 +470,7 @@ int main(int argc, char **argv)
                                      ROW(test_columns_read_once),
                                      ROW(test_columns_result),
                                      ROW(test_sve_beside_a_plain_loop),
+                                     ROW(test_sums_go_to_memory_once),
                                      ROW(test_tile_result)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

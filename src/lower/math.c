@@ -115,12 +115,13 @@ static const double exp2_poly[] = {0x1.62e43p-1,  0x1.ebfbdcp-3,  0x1.c6af7ap-5,
 static const double exp10_poly[] = {0x1.26bb1cp+1, 0x1.53524ap+1, 0x1.046f9cp+1,
                                     0x1.2bdap+0,   0x1.156a46p-1, 0x1.a63a9cp-3};
 
-enum { MAGIC_BITS = 0x4b400000 }; /* 1.5 * 2^23: adding it rounds to an integer in the low bits */
+enum { MAGIC = 3 << 22, MAGIC_BITS = 0x4b400000 }; /* 1.5 * 2^23: adding it rounds to an integer in the low bits */
+static const double LOG2_E = 0x1.715476p+0;
 
 /* n = round(x * c) as a float and as an integer. */
 static const Expr *round_scaled(const Math *k, const Expr *x, double c, const Expr **integer)
 {
-  const Expr *magic = math_f32(k, 12582912.0);
+  const Expr *magic = math_f32(k, MAGIC);
   const Expr *t = math_add(k, x, math_f32(k, c), magic);
   *integer = MSUB(math_bits(k, t), math_i32(k, MAGIC_BITS));
   return MSUB(t, magic);
@@ -164,11 +165,10 @@ static const Expr *exp_tail(const Math *k, const Expr *r, const Expr *z, const d
 }
 
 /* e^x as (1 + t) * 2^n: t, near 0. */
-static const Expr *exp_fraction(const Math *k, const Expr *x, const Expr **n)
+static const Expr *exp_fraction(const Math *k, const Expr *x, const Expr *n)
 {
-  const Expr *nf = round_scaled(k, x, 0x1.715476p+0, n);
-  const Expr *r = math_add(k, nf, math_f32(k, -0x1.63p-1), x); /* ln 2 in two parts; the product is exact */
-  r = math_add(k, nf, math_f32(k, 0x1.bd0106p-13), r);
+  const Expr *r = math_add(k, n, math_f32(k, -0x1.63p-1), x); /* ln 2 in two parts; the product is exact */
+  r = math_add(k, n, math_f32(k, 0x1.bd0106p-13), r);
   const Expr *z = MMUL(r, r);
   return math_add(k, z, exp_tail(k, r, z, exp_poly), r);
 }
@@ -176,7 +176,7 @@ static const Expr *exp_fraction(const Math *k, const Expr *x, const Expr **n)
 /* e^x as p * 2^n, p near 1. */
 static const Expr *exp_parts(const Math *k, const Expr *x, const Expr **n)
 {
-  return MADD(math_f32(k, 1), exp_fraction(k, x, n));
+  return MADD(math_f32(k, 1), exp_fraction(k, x, round_scaled(k, x, LOG2_E, n)));
 }
 
 const Expr *math_exp_scaled(const Math *k, const Expr *x, int scale)
@@ -247,16 +247,19 @@ static const Expr *odd_poly(const Math *k, const Expr *x, int n, const double *c
   return math_add(k, MMUL(x, z), math_poly(k, z, n, c), x);
 }
 
-/* (e^2x - 1) / (e^2x + 1).  With e^2x = (1 + t) * 2^n, e^2x - 1 is t where n is 0, and elsewhere 2^n - 1 takes nothing
- * away from it: no other formula is needed near zero. */
+/* (e^2a - 1) / (e^2a + 1), a = |x|.  With e^2a = (1 + t) * 2^n, e^2a - 1 is t where n is 0, and elsewhere 2^n - 1 takes
+ * nothing away from it: no other formula is needed near zero.  The number that rounding adds has the exponent of 1 in
+ * its low bits, so that shifted they are 2^n.  Only one side has a limit, which lets NaN through. */
 static const Expr *math_tanh(const Math *k, const Expr *x)
 {
-  const Expr *n;
-  const Expr *y = limit(k, MADD(x, x), -20, 20);
-  const Expr *t = exp_fraction(k, y, &n);
-  const Expr *s = math_float(k, math_call2(k, IN_SHL, MADD(n, math_i32(k, 127)), math_i32(k, 23)));
+  const Expr *a = math_abs(k, MADD(x, x));
+  const Expr *y = math_select(k, MGT(a, math_f32(k, 20)), math_f32(k, 20), a);
+  const Expr *magic = math_f32(k, MAGIC + 127);
+  const Expr *n = math_add(k, y, math_f32(k, LOG2_E), magic);
+  const Expr *t = exp_fraction(k, y, MSUB(n, magic));
+  const Expr *s = math_float(k, math_call2(k, IN_SHL, math_bits(k, n), math_i32(k, 23)));
   const Expr *e = math_add(k, s, t, MSUB(s, math_f32(k, 1)));
-  return keep_nan(k, x, math_sign_of(k, MDIV(e, MADD(e, math_f32(k, 2))), x));
+  return math_sign_of(k, MDIV(e, MADD(e, math_f32(k, 2))), x);
 }
 
 static const Expr *math_sinh(const Math *k, const Expr *x)
