@@ -6,8 +6,9 @@
 
 Disassembles the file (llvm-objdump), finds the loops that have no loop inside and at least so many
 multiply-adds, and asks llvm-mca how many cycles a step takes on the processor, all data in the
-first-level cache.  Prints for each: multiply-adds a cycle, loads and stores for each multiply-add, accesses to the
-stack (spills, or a small workspace that lies there)."""
+first-level cache.  Prints for each: multiply-adds a cycle, dot products of bytes and of bfloat16 among them, and
+products a cycle, of which an instruction makes several; loads and stores for each multiply-add, accesses to the stack
+(spills, or a small workspace that lies there)."""
 import argparse
 import collections
 import json
@@ -20,7 +21,14 @@ BRANCH = {
     "aarch64": re.compile(r"^(?:b|b\.\w+|cbn?z|tbn?z)\s+(?:.*,\s*)?0x([0-9a-f]+)"),
     "x86_64": re.compile(r"^j\w+\s+0x([0-9a-f]+)"),
 }
-FMA = {"aarch64": re.compile(r"^fml[as]\s+v"), "x86_64": re.compile(r"^vfn?m(?:add|sub)\w*p[sd]\s")}
+FMA = {
+    "aarch64": re.compile(r"^(?:fml[as]|(?:us|su|s|u|bf)dot|(?:us|s|u|bf)mmla)\s+v"),
+    "x86_64": re.compile(r"^(?:vfn?m(?:add|sub)\w*p[sd]|vpdpbusds?|vdpbf16ps|tdp\w+)\s"),
+}
+# Products that an instruction makes for each 32 bits of its sums; the others one.
+GROUP = {"sdot": 4, "udot": 4, "usdot": 4, "sudot": 4, "smmla": 8, "ummla": 8, "usmmla": 8, "bfdot": 2, "bfmmla": 4,
+         "vpdpbusd": 4, "vpdpbusds": 4, "vdpbf16ps": 2}  # fmt: skip
+TILES = {"tdpbssd": 16384, "tdpbsud": 16384, "tdpbusd": 16384, "tdpbuud": 16384, "tdpbf16ps": 8192}
 MEMORY = {"aarch64": re.compile(r"^(?:ld|st)"), "x86_64": re.compile(r"^(?!lea|prefetch|nop).*\(")}
 STACK = {"aarch64": re.compile(r"\[(?:sp|x29)\b"), "x86_64": re.compile(r"\(%r[sb]p")}
 
@@ -47,6 +55,18 @@ def functions(path):
         elif code and here is not None:
             here.append((int(code.group(1), 16), code.group(2).strip()))
     return out, arch
+
+
+def products(text):
+    """That an instruction multiplies and adds."""
+    name = text.split()[0]
+    if name in TILES:
+        return TILES[name]
+    if name.startswith("v"):
+        bits = 512 if "%zmm" in text else 256 if "%ymm" in text else 128
+        return bits // (64 if name.endswith("pd") else 32) * GROUP.get(name, 1)
+    lanes = re.search(r"v\d+\.(\d+)[sdh]", text)
+    return (int(lanes.group(1)) if lanes else 1) * GROUP.get(name, 1)
 
 
 def inner_loops(code, arch):
@@ -104,7 +124,8 @@ def main():
     ]
     rows = []
     for (name, body), took in zip(loops, cycles(loops, arch, args.cpu) if loops else []):
-        fma = sum(bool(FMA[arch].match(t)) for t in body)
+        adds = [t for t in body if FMA[arch].match(t)]
+        fma = len(adds)
         memory = sum(bool(MEMORY[arch].match(t)) for t in body)
         stack = sum(bool(MEMORY[arch].match(t) and STACK[arch].search(t)) for t in body)
         rows.append(
@@ -113,6 +134,8 @@ def main():
                 "fma": fma,
                 "cycles": round(took, 1),
                 "fma_per_cycle": round(fma / took, 2),
+                "products_per_cycle": round(sum(map(products, adds)) / took, 1),
+                "instruction": collections.Counter(t.split()[0] for t in adds).most_common(1)[0][0],
                 "memory_per_fma": round(memory / fma, 2),
                 "stack": stack,
                 "instructions": len(body),
@@ -123,7 +146,8 @@ def main():
         return
     for r in rows:
         print(
-            f"{r['fma_per_cycle']:5.2f} a cycle  {r['fma']:4} in {r['cycles']:6.1f}  memory {r['memory_per_fma']:.2f}  stack {r['stack']:3}  {r['kernel']}"
+            f"{r['fma_per_cycle']:5.2f} a cycle  {r['fma']:4} {r['instruction']:8} in {r['cycles']:6.1f}, "
+            f"{r['products_per_cycle']:5} products  memory {r['memory_per_fma']:.2f}  stack {r['stack']:3}  {r['kernel']}"
         )
 
 

@@ -132,7 +132,8 @@ static void check_blocks(Fn *f, const char *want_name, const Node *body)
   PrimFunc *kernel = check_lowered(f, arm_blocks, FAST_BF16, want_name, body, 1e-6);
   if (codegen_has_llvm() && count_of(assembly(f, kernel, arm_blocks), "bfmmla") < 4)
     raise(f->ctx, ERR_INTERNAL, NOWHERE, "%s: the code has no bfmmla", want_name);
-  if (target_has_block_dot(f->target)) want_impl(f, want_name, fn_check(f, want_name, body, 0, 2e-6), want_name);
+  if (target_block_dot(f->target, DOT_BF16, DOT_BF16))
+    want_impl(f, want_name, fn_check(f, want_name, body, 0, 2e-6), want_name);
 }
 
 /* Rounded, with zeros behind the last column of (n, k). */

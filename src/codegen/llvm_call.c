@@ -268,22 +268,29 @@ static LLVMValueRef spread_pair(Gen *g, const Expr *e)
   return gen_splat(g, LLVMBuildBitCast(g->b, gen_expr(g, e->arg[0]), g->f32, ""), e->dtype.lanes);
 }
 
-/* Two rows of four by two columns of four: lowering left the lanes a 2 x 2 block, each row's word in two of them, each
+static DotElement dot_side(const Expr *dot, int i) { return dot->arg[2]->u.i >> i & 1 ? DOT_S8 : DOT_U8; }
+
+/* Two rows of words by two columns of words, of four bfloat16 or eight bytes: lowering left the lanes a 2 x 2 block, each row's word in two of them, each
  * column's too. */
 static LLVMValueRef gen_block_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
 {
-  LLVMTypeRef fours = LLVMVectorType(LLVMBFloatTypeInContext(g->lc), 8);
+  bool bytes = dot->u.intrin == IN_WORD_DOT;
+  const DotElement side[] = {bytes ? dot_side(dot, 0) : DOT_BF16, bytes ? dot_side(dot, 1) : DOT_BF16};
+  const TargetDot *row = target_block_dot(g->t, side[0], side[1]);
+  if (!row) BUG(g->ctx, "llvm: a block of dot products that the target does not have");
+  LLVMTypeRef words =
+      bytes ? LLVMVectorType(LLVMInt8TypeInContext(g->lc), 16) : LLVMVectorType(LLVMBFloatTypeInContext(g->lc), 8);
   LLVMValueRef arg[] = {sum, gen_expr(g, dot->arg[0]), gen_expr(g, dot->arg[1])};
   for (int i = 1; i < 3; i++) {
     LLVMValueRef two[] = {gen_int(g, g->i32, 0), gen_int(g, g->i32, i == 1 ? 2 : 1)};
-    LLVMValueRef words =
+    LLVMValueRef both =
         LLVMBuildShuffleVector(g->b, arg[i], LLVMGetPoison(LLVMTypeOf(arg[i])), LLVMConstVector(two, 2), "");
-    arg[i] = LLVMBuildBitCast(g->b, words, fours, "");
+    arg[i] = LLVMBuildBitCast(g->b, both, words, "");
   }
-  return gen_intrinsic(g, "llvm.aarch64.neon.bfmmla", 0, NULL, 3, arg);
+  LLVMTypeRef types[] = {gen_type(g, dot->dtype), words};
+  return gen_intrinsic(g, row->llvm, bytes ? 2 : 0, types, 3, arg);
 }
 
-/* Four bytes of each lane: AArch64's as vectors of bytes, x86's as the words they are. */
 /* The even bytes of 16-bit elements, or the odd ones, in 16 bits. */
 static LLVMValueRef half_bytes(Gen *g, LLVMValueRef x, bool is_signed, bool odd, int lanes)
 {
@@ -307,11 +314,11 @@ static LLVMValueRef gen_pairs_dot(Gen *g, const TargetDot *row, const DotElement
   return sum;
 }
 
+/* Four bytes of each lane: AArch64's as vectors of bytes, x86's as the words they are. */
 static LLVMValueRef gen_bytes_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
 {
   int lanes = dot->dtype.lanes;
-  DotElement side[2];
-  for (int i = 0; i < 2; i++) side[i] = dot->arg[2]->u.i >> i & 1 ? DOT_S8 : DOT_U8;
+  const DotElement side[] = {dot_side(dot, 0), dot_side(dot, 1)};
   const TargetDot *row = target_dot(g->t, side[0], side[1], lanes);
   if (!row) BUG(g->ctx, "llvm: a dot product of %d lanes that the target does not have", lanes);
   bool arm = g->t->arch == ARCH_AARCH64;
@@ -329,8 +336,8 @@ static LLVMValueRef gen_bytes_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
 /* x86 takes the pairs as they are until LLVM 17, from then on as bfloat16, as AArch64 does. */
 LLVMValueRef gen_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
 {
-  if (dot->u.intrin == IN_WORD_DOT) return gen_bytes_dot(g, dot, sum);
   if (dot->arg[0]->dtype.bits == 64) return gen_block_dot(g, dot, sum);
+  if (dot->u.intrin == IN_WORD_DOT) return gen_bytes_dot(g, dot, sum);
   unsigned lanes = dot->dtype.lanes;
   LLVMTypeRef pairs = LLVMVectorType(LLVMBFloatTypeInContext(g->lc), 2 * lanes);
   bool arm = g->t->arch == ARCH_AARCH64;

@@ -175,7 +175,7 @@ static Value eval_call(Eval *v, const Expr *e, int lane)
   if (intrin_is_math(in)) {
     Value arg[16], out; /* dot takes the most */
     for (int i = 0; i < e->nargs; i++) arg[i] = eval_arg(v, e->arg[i], lane);
-    intrin_eval(in, dtype_elem(e->dtype), arg, &out);
+    intrin_eval(in, dtype_elem(e->dtype), e->nargs, arg, &out);
     return out;
   }
   if (!v->env->call)
@@ -298,7 +298,7 @@ static const Expr *fold_call(Module *m, const Expr *e, const Value *arg)
   }
   if (!intrin_is_math(in)) return NULL;
   Value out;
-  intrin_eval(in, e->dtype, arg, &out);
+  intrin_eval(in, e->dtype, e->nargs, arg, &out);
   return expr_value(m, out);
 }
 

@@ -232,9 +232,8 @@ static Value word_dot(DType t, const Value *a)
 }
 
 /* Sums of products of integers wrap. */
-static Value group_dot(DType t, const Value *a)
+static Value group_dot(DType t, int g, const Value *a)
 {
-  int g = 32 / a[0].dtype.bits;
   double f = 0;
   uint64_t i = 0;
   for (int k = 0; k < g; k++) {
@@ -247,7 +246,7 @@ static Value group_dot(DType t, const Value *a)
 static Value bytes_dot(DType t, const Value *a)
 {
   int64_t sum = 0;
-  for (int k = 0; k < 4; k++) {
+  for (int k = 0; k < a[0].dtype.bits / 8; k++) {
     int64_t byte[2];
     for (int i = 0; i < 2; i++) {
       byte[i] = a[i].i >> (8 * k) & 255;
@@ -271,7 +270,7 @@ static double load_exponent(Value a, Value n)
 
 bool intrin_is_math(Intrin f) { return f <= IN_QMULSHIFT && f != IN_REINTERPRET; }
 
-void intrin_eval(Intrin f, DType t, const Value *a, Value *out)
+void intrin_eval(Intrin f, DType t, int n, const Value *a, Value *out)
 {
   bool is_float = dtype_is_float(a[0].dtype);
   if (float_functions[f].of1) *out = value_float(t, float_functions[f].of1(a[0].f));
@@ -280,7 +279,7 @@ void intrin_eval(Intrin f, DType t, const Value *a, Value *out)
   else if (f == IN_FMA && t.bits == 64) *out = value_float(t, fma(a[0].f, a[1].f, a[2].f));
   else if (f == IN_FMA) *out = value_float(t, fma_odd(a[0].f, a[1].f, a[2].f));
   else if (f == IN_BF16_DOT) *out = word_dot(t, a);
-  else if (f == IN_DOT) *out = group_dot(t, a);
+  else if (f == IN_DOT) *out = group_dot(t, n / 2, a);
   else if (f == IN_WORD_DOT) *out = bytes_dot(t, a);
   else if (f == IN_NEXTAFTER) *out = next_after(a[0], a[1]);
   else if (f == IN_ABS) *out = absolute(t, a[0]);

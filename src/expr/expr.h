@@ -547,7 +547,7 @@ void expr_eval_bind(EvalEnv *, const Var *, Value);
 bool expr_eval_binary(ExprKind, Value a, Value b, Value *out);
 /* Is the intrinsic a function of its arguments' values alone (no memory, no control)? */
 bool intrin_is_math(Intrin);
-void intrin_eval(Intrin, DType result, const Value *arg, Value *out);
+void intrin_eval(Intrin, DType result, int n, const Value *arg, Value *out);
 /* Folds one node whose arguments are literals; NULL when it has no value. */
 const Expr *expr_fold(Module *, const Expr *);
 

@@ -261,7 +261,7 @@ void conv_words_compute(OpCall *, const Target *, const void *plan, const Tensor
 /* Any convolution, in plain layouts or over blocks of channels.  Sizes that are not known are 0. */
 typedef struct ConvShape {
   int dims, bits;
-  int word; /* bfloat16 that lie side by side in the weight and are multiplied together (OIHW4i8o2i), else 1 */
+  int word; /* elements that lie side by side in the weight and are multiplied together (OIHW4i8o2i), else 1 */
   bool transposed;
   bool constant;                   /* the weight is known at compile time */
   int64_t n, c, o, groups, ig, og; /* ig, og: channels of one group */
@@ -272,12 +272,14 @@ typedef struct ConvShape {
   int64_t likely_in[3], likely_out[3];
   int64_t split[3]; /* flat.c: data is taken apart into planes of every split-th element */
 } ConvShape;
-/* Elements of a group, the layout's last letter, of a weight of bfloat16; 1: it has none. */
+/* Elements of a group, the layout's last letter, of a weight of bfloat16 or bytes; 1: it has none. */
 int conv_word_of(const char *kernel_layout, const Type *weight);
 /* False: not such a convolution, or channels, groups or taps are not known. */
 bool conv_shape(const ImplCall *, ConvShape *);
 bool conv_shape_of(const OpDef *, const void *attrs, const Type *data, const Type *weight, const Type *out,
                    ConvShape *);
+/* The same of a convolution of bytes, summed in int32. */
+bool conv_shape_bytes(const Node *call, ConvShape *);
 
 /* For implementations that serve any extent: those that are not known get likely values.  True: there are such. */
 bool conv_shape_open(ConvShape *);
@@ -299,6 +301,7 @@ void im2col_schedule(ImplGroup *);
 
 extern const AttrsDef PanelsPlan_table;
 void panels_plans(const ImplCall *, PlanList *);
+void panels_bytes_plans(const ImplCall *, PlanList *); /* over eight bytes at a time, in 2 x 2 blocks of sums */
 void panels_alter(const ImplCall *, const void *plan, AlteredCall *);
 void panels_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void panels_schedule(ImplGroup *);
@@ -331,6 +334,11 @@ int matmul_word(Ctx *, const Target *, const Node *call);
 int64_t int8_block(const Target *, int64_t channels);
 /* Has the target an instruction for the sums of a product's or a convolution's bytes? */
 bool int8_has_dot(const Target *, const Node *call);
+/* One for 2 x 2 blocks of sums of eight products each? */
+bool int8_has_blocks(const Target *, const Node *call);
+enum { INT8_EIGHT = 8 };
+/* The dot product of eight elements of a's and of b's last dimension, at and of the indices before it. */
+const Expr *int8_eights_dot(Module *, const Tensor *a, const Expr **at, const Tensor *b, const Expr **of);
 /* Products of integers, summed in int32: the form that the target's instructions want.  False: the call stays. */
 bool int8_alter(Module *, const Target *, const Node *call, AlteredCall *out);
 void int8_conv_plans(const ImplCall *, PlanList *);
@@ -345,6 +353,9 @@ void int8_dense_compute(OpCall *, const Target *, const void *plan, const Tensor
 void int8_rows_plans(const ImplCall *, PlanList *); /* over operands as they are */
 void int8_rows_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 void int8_product_schedule(ImplGroup *);
+void int8_blocks_plans(const ImplCall *, PlanList *); /* the same in 2 x 2 blocks of sums */
+void int8_blocks_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+void int8_blocks_schedule(ImplGroup *);
 
 /* ---- int8_depthwise.c ------------------------------------------------------------------------ */
 
@@ -371,6 +382,9 @@ void blocks_dense_schedule(ImplGroup *);
  * rows high. */
 const Expr *blocks_read(Module *, const Tensor *sums, int nlead, const Expr *const *lead, const Expr *row,
                         int64_t height, const Expr *column);
+/* Cycles of a step of a tile of so many rows and columns in 2 x 2 blocks, of which so many bits begin in a cycle; 0:
+ * registers do not hold it. */
+double blocks_step_cycles(const Target *, int begun_bits, int64_t height, int64_t width);
 /* The product's loops inside a tile, the sum's last: steps, blocks, vectors of a block's lanes.  Gives the loop over
  * steps that is written out. */
 LoopRV blocks_tile(ImplGroup *, BlockRV product, int64_t steps);

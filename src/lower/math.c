@@ -414,7 +414,7 @@ static const Expr *expand_fours(Module *m, const Target *target, const Expr *cal
 {
   DType f32 = call->dtype;
   DType u32 = dtype_lanes(DTYPE(DT_UINT, 32), f32.lanes);
-  if (target_has_block_dot(target) && is_block(m, call)) return NULL;
+  if (target_block_dot(target, DOT_BF16, DOT_BF16) && is_block(m, call)) return NULL;
   const Expr *half[2][2], *dot[2];
   for (int i = 0; i < 2; i++) {
     const Expr *up[] = {call->arg[i], expr_int(m, call->arg[i]->dtype, 32)};
@@ -487,6 +487,14 @@ static const Expr *changed_word_of(Module *m, int g, const Expr *const *e)
   return expr_call(m, DT_NONE, kind == 2 ? IN_BITXOR : IN_BITAND, 2, (const Expr *[]){word, all});
 }
 
+/* The memory of a buffer as words of so many of its elements, which make 32 bits or are eight bytes. */
+static const Buffer *buffer_of_words(Module *m, const Buffer *b, int g)
+{
+  const Expr *size = expr_floordiv(m, b->shape[0], expr_int(m, b->shape[0]->dtype, g));
+  DType word = DTYPE(DT_UINT, g == 8 ? 64 : 32);
+  return buffer_new(m, b->name, word, 1, &size, NULL, NULL, b->scope, b->align, b->offset_factor, b->data);
+}
+
 /* One side's elements as a word of memory: loads of neighbours, the first at a multiple of the group; NULL: they are
  * none.  The word is a load of uint32 from the same memory, or what is made of one. */
 static const Expr *word_of(Module *m, int g, const Expr *const *e)
@@ -522,9 +530,7 @@ static const Expr *word_of(Module *m, int g, const Expr *const *e)
   const Expr *at = ok ? expr_simplify(an, expr_floordiv(m, base[0], group)) : NULL;
   scope_end(m->ctx, scope);
   if (!ok) return NULL;
-  const Expr *size = expr_floordiv(m, b->shape[0], expr_int(m, b->shape[0]->dtype, g));
-  const Buffer *words =
-      buffer_new(m, b->name, DTYPE(DT_UINT, 32), 1, &size, NULL, NULL, b->scope, b->align, b->offset_factor, b->data);
+  const Buffer *words = buffer_of_words(m, b, g);
   if (lanes > 1) at = expr_ramp(m, at, expr_int(m, at->dtype, 1), lanes);
   const Expr *word = expr_load(m, words, 1, &at);
   return spread ? expr_broadcast(m, word, e[0]->dtype.lanes) : word;
@@ -561,6 +567,63 @@ static const Expr *expand_mixed(Module *m, const Target *target, const Expr *cal
   return expr_add(m, product, total);
 }
 
+/* One side's eight bytes in the lanes of a 2 x 2 block (rows 0 0 1 1 of the first, columns 0 1 0 1 of the second) as
+ * words of memory; NULL: they are none. */
+static const Expr *block_words_of(Module *m, const Expr *const *e, int side)
+{
+  enum { BYTES = 8, LANES = 4 };
+  const Expr *at[LANES];
+  int other = side ? 1 : 2; /* the first lane of the other row or column */
+  bool ok = true;
+  Scope scope = scope_begin(m->ctx);
+  Analyzer *an = analyzer_new(m, scratch(m->ctx));
+  for (int p = 0; p < BYTES && ok; p++) {
+    ok = e[p]->kind == E_LOAD && e[p]->nargs == 1 && e[p]->u.buffer == e[0]->u.buffer;
+    for (int l = 0; l < LANES && ok; l++) {
+      const Expr *index = lower_lanes(m, scratch(m->ctx), e[p]->arg[0], l, 1, NULL);
+      if (!p) at[l] = index;
+      ok = index && expr_is_int(expr_simplify(an, expr_sub(m, index, at[l])), p);
+    }
+  }
+  const Expr *eight = ok ? expr_int(m, at[0]->dtype, BYTES) : NULL;
+  ok = ok && expr_is_int(expr_simplify(an, expr_floormod(m, at[0], eight)), 0);
+  ok = ok && expr_is_int(expr_simplify(an, expr_sub(m, at[other], at[0])), BYTES);
+  ok = ok && expr_is_int(expr_simplify(an, expr_sub(m, at[side ? 2 : 1], at[0])), 0);
+  ok = ok && expr_is_int(expr_simplify(an, expr_sub(m, at[3], at[other])), 0);
+  const Expr *first = ok ? expr_simplify(an, expr_floordiv(m, at[0], eight)) : NULL;
+  scope_end(m->ctx, scope);
+  if (!ok) return NULL;
+  const Expr *lane = expr_ramp(m, expr_int(m, first->dtype, 0), expr_int(m, first->dtype, 1), LANES);
+  const Expr *two = expr_broadcast(m, expr_int(m, first->dtype, 2), LANES);
+  const Expr *word =
+      expr_add(m, expr_broadcast(m, first, LANES), side ? expr_floormod(m, lane, two) : expr_floordiv(m, lane, two));
+  return expr_load(m, buffer_of_words(m, e[0]->u.buffer, BYTES), 1, &word);
+}
+
+static const Expr *expand_groups(Module *, const Target *, const Expr *call);
+
+/* Eight bytes of a side: an instruction over a block of sums, else the sum of two fours. */
+static const Expr *expand_eights(Module *m, const Target *target, const Expr *call)
+{
+  enum { BYTES = 8, FOUR = 4 };
+  const Expr *const *a = call->arg;
+  DType ta = a[0]->dtype;
+  DType tb = a[BYTES]->dtype;
+  if (call->dtype.lanes == 4 && target_block_dot(target, dot_element(ta), dot_element(tb))) {
+    const Expr *word[3] = {block_words_of(m, a, 0)};
+    word[1] = word[0] ? block_words_of(m, a + BYTES, 1) : NULL;
+    word[2] = expr_i32(m, (ta.code == DT_INT) | (tb.code == DT_INT) << 1);
+    if (word[1]) return expr_call(m, DT_NONE, IN_WORD_DOT, 3, word);
+  }
+  const Expr *sum[2];
+  for (int i = 0; i < 2; i++) {
+    const Expr *part[2 * FOUR];
+    for (int p = 0; p < FOUR; p++) part[p] = a[FOUR * i + p], part[FOUR + p] = a[BYTES + FOUR * i + p];
+    sum[i] = expand_groups(m, target, expr_call(m, DT_NONE, IN_DOT, 2 * FOUR, part));
+  }
+  return expr_add(m, sum[0], sum[1]);
+}
+
 /* An instruction over words where the target has one, else the products one by one. */
 static const Expr *expand_groups(Module *m, const Target *target, const Expr *call)
 {
@@ -569,6 +632,7 @@ static const Expr *expand_groups(Module *m, const Target *target, const Expr *ca
   const Expr *const *b = call->arg + g;
   DType ta = a[0]->dtype;
   DType tb = b[0]->dtype;
+  if (g == 8) return expand_eights(m, target, call);
   if (ta.bits == 8) {
     int lanes = call->dtype.lanes;
     bool plain = target_dot(target, dot_element(ta), dot_element(tb), lanes) != NULL;

@@ -1,8 +1,8 @@
 /* dots.c: the instructions that multiply several narrow elements and add all products to a wide sum.
  *
  * A row says what an instruction takes and gives; lowering asks for the row of the operands it has (target_dot), the
- * code generator for the name that LLVM knows it by.  Rows that work on whole blocks or tiles of sums, and those of
- * processors for which no code is made yet, are here as facts for cost models: target_dot gives none of them. */
+ * code generator for the name that LLVM knows it by.  Rows that work on whole blocks of sums are target_block_dot's;
+ * those on tiles, and of processors for which no code is made yet, are here as facts for cost models. */
 #include "target/target.h"
 
 #include <string.h>
@@ -66,6 +66,14 @@ const TargetDot *target_dot(const Target *t, DotElement a, DotElement b, int lan
 {
   for (int i = 0; i < NROWS; i++)
     if (rows[i].a == a && rows[i].b == b && has_row(t, &rows[i]) && takes_lanes(t, &rows[i], lanes)) return &rows[i];
+  return NULL;
+}
+
+const TargetDot *target_block_dot(const Target *t, DotElement a, DotElement b)
+{
+  for (int i = 0; i < NROWS; i++)
+    if (rows[i].a == a && rows[i].b == b && rows[i].rows == 2 && rows[i].columns == 2 && has_row(t, &rows[i]))
+      return &rows[i];
   return NULL;
 }
 

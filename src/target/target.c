@@ -132,11 +132,6 @@ bool target_has_dot(const Target *t, int lanes)
 
 bool target_has_scale(const Target *t, int lanes) { return is_evex(t, lanes); }
 
-bool target_has_block_dot(const Target *t)
-{
-  return t->codegen == CODEGEN_LLVM && t->arch == ARCH_AARCH64 && target_has(t, CPU_BF16);
-}
-
 const char *target_llvm_features(Arena *arena, const Target *t)
 {
   Text out = text_new(arena);

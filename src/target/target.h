@@ -177,6 +177,9 @@ typedef struct TargetDot {
 } TargetDot;
 /* The row for these operands, lane by lane over so many sums; NULL: there is none, and it is spelt out. */
 const TargetDot *target_dot(const Target *, DotElement a, DotElement b, int lanes);
+/* The row that adds all products of rows of the first by columns of the second to a block of sums, 2 x 2 in the lanes
+ * 00 01 10 11: AArch64's matrix instructions.  NULL: there is none. */
+const TargetDot *target_block_dot(const Target *, DotElement a, DotElement b);
 /* Does it take bytes as two vectors of 16 bits each, the even ones and the odd ones? */
 bool target_dot_of_pairs(const TargetDot *);
 /* Of the data of a product whose weight is int8: what its fastest instruction takes.  False: it does not matter. */
@@ -189,8 +192,6 @@ bool target_rounds(const Target *, int lanes);
 bool target_rounds_away(const Target *);
 /* One that multiplies so many float32 lanes by powers of two? */
 bool target_has_scale(const Target *, int lanes);
-/* One that adds two fours by two fours, all four sums, to a 2 x 2 block of float32: AArch64's bfmmla? */
-bool target_has_block_dot(const Target *);
 /* Comma list with every feature of the architecture as +name or -name, the form
  * LLVM takes: nothing is left to LLVM's own guess. */
 const char *target_llvm_features(Arena *, const Target *);

@@ -141,6 +141,13 @@ static const char *dot_name(const Target *t, DotElement a, DotElement b, int lan
   return row ? row->name : "";
 }
 
+/* Which one adds to 2 x 2 sums at once. */
+static const char *block_name(const Target *t, DotElement a, DotElement b)
+{
+  const TargetDot *row = target_block_dot(t, a, b);
+  return row ? row->name : "";
+}
+
 static void test_dots(void **state)
 {
   (void)state;
@@ -151,8 +158,16 @@ static void test_dots(void **state)
   assert_string_equal(dot_name(t, DOT_U8, DOT_S8, 4), "");
   assert_string_equal(dot_name(t, DOT_S8, DOT_S8, 8), "");
   assert_true(target_dot_data(t, &data) && data == DOT_S8);
+  assert_string_equal(block_name(t, DOT_S8, DOT_S8), "");
   t = parse("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1");
   assert_string_equal(dot_name(t, DOT_U8, DOT_S8, 4), "usdot");
+  assert_string_equal(block_name(t, DOT_S8, DOT_S8), "smmla");
+  assert_string_equal(block_name(t, DOT_U8, DOT_U8), "ummla");
+  assert_string_equal(block_name(t, DOT_U8, DOT_S8), "usmmla");
+  assert_string_equal(block_name(t, DOT_S8, DOT_U8), "");
+  assert_string_equal(block_name(t, DOT_BF16, DOT_BF16), "bfmmla");
+  t = parse("c -mtriple=aarch64-linux-gnu -mcpu=neoverse-v1");
+  assert_string_equal(block_name(t, DOT_S8, DOT_S8), "");
   t = parse("llvm -mcpu=sapphirerapids");
   assert_string_equal(dot_name(t, DOT_U8, DOT_S8, 16), "vpdpbusd");
   assert_string_equal(dot_name(t, DOT_BF16, DOT_BF16, 16), "vdpbf16ps");

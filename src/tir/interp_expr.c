@@ -205,7 +205,7 @@ static Value math_value(Run *r, const Node *n, int lane)
 {
   Value arg[16], out; /* dot takes the most */
   for (int i = 0; i < n->nargs; i++) arg[i] = interp_node_value(r, n->arg[i], lane);
-  intrin_eval(n->expr->u.intrin, dtype_elem(n->expr->dtype), arg, &out);
+  intrin_eval(n->expr->u.intrin, dtype_elem(n->expr->dtype), n->nargs, arg, &out);
   return out;
 }
 static int64_t math_i(Run *r, const Node *n, int lane) { return math_value(r, n, lane).i; }

@@ -49,6 +49,30 @@ def test_values(ta, tb, target):
     np.testing.assert_array_equal(c.numpy(), a.astype("int64") @ w.astype("int64").T)
 
 
+@pytest.mark.parametrize("target", TARGETS + ["llvm -mcpu=generic"] * (len(TARGETS) > 1))
+@pytest.mark.parametrize("ta, tb", [("int8", "int8"), ("uint8", "int8")])
+def test_eights(ta, tb, target):
+    """Eight products of a sum, in 2 x 2 blocks of sums: where there is no instruction for it, two fours."""
+    a, b = te.placeholder((M // 2, K // 8, 2, 8), name="A", dtype=ta), te.placeholder((N, K), name="B", dtype=tb)
+    k = te.reduce_axis((0, K // 8), name="k")
+
+    def term(i, j, lane):
+        parts = [a[i, k, lane // 2, p] for p in range(8)] + [b[j * 2 + lane % 2, k * 8 + p] for p in range(8)]
+        return te.sum(tir.call_intrin("int32", "tir.dot", *parts), axis=k)
+
+    c = te.compute((M // 2, N // 2, 4), term, name="C")
+    s = te.create_schedule(c.op)
+    s[c].reorder(c.op.axis[0], c.op.axis[1], k, c.op.axis[2])
+    s[c].vectorize(c.op.axis[2])
+    f = lathe.build(s, [a, b, c], target=target, name="mm")
+    r = np.random.default_rng(1)
+    x, w = (r.integers(np.iinfo(t).min, np.iinfo(t).max + 1, n).astype(t) for t, n in ((ta, (M, K)), (tb, (N, K))))
+    have = lathe.nd.empty((M // 2, N // 2, 4), "int32")
+    f(lathe.nd.array(x.reshape(M // 2, 2, K // 8, 8).transpose(0, 2, 1, 3).copy()), lathe.nd.array(w), have)
+    want = (x.astype("int64") @ w.astype("int64").T).reshape(M // 2, 2, N // 2, 2).transpose(0, 2, 1, 3)
+    np.testing.assert_array_equal(have.numpy(), want.reshape(M // 2, N // 2, 4))
+
+
 @pytest.mark.parametrize("target, kinds, instruction", [
     ("llvm -mtriple=aarch64-linux-gnu -mattr=+neon,+dotprod", ("int8", "int8"), "sdot"),
     ("llvm -mtriple=aarch64-linux-gnu -mattr=+neon,+dotprod", ("uint8", "uint8"), "udot"),
@@ -114,5 +138,5 @@ def test_values_elsewhere(tmp_path, arch, features, ta, tb):
 
 def test_refused():
     x, y = te.placeholder((8,), name="x", dtype="int8"), te.placeholder((8,), name="y", dtype="float32")
-    with pytest.raises(lathe.LatheError, match="dot wants four bytes or two elements of 16 bits on each side"):
+    with pytest.raises(lathe.LatheError, match="dot wants four or eight bytes or two elements of 16 bits on each side"):
         te.compute((1,), lambda i: tir.call_intrin("int32", "tir.dot", x[0], x[1], y[0], y[1]), name="z")

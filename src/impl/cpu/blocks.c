@@ -19,16 +19,15 @@
   A(S, INT, height, NULL, "rows of a register tile, and of a panel of rows")
 DEFINE_PLAN(BlocksPlan, BLOCKS_PLAN)
 
-/* Cycles of a step of four products in each sum of a tile; 0: registers do not hold it.  A vector is two rows or two
- * columns. */
-static double step_cycles(const Target *t, int64_t height, int64_t width)
+/* A vector is two rows or two columns. */
+double blocks_step_cycles(const Target *t, int begun_bits, int64_t height, int64_t width)
 {
   static const double LOOP = 0.25;
   static const double WAIT = 0.06; /* cycles of a load that do not overlap */
   int64_t sums = height * width / 4;
   int64_t held = height < width ? height / 2 : width / 2;
   double loads = (double)(height + width) / 2;
-  double cycles = (double)sums * t->vector_bits / (t->core.block_bits ? t->core.block_bits : t->core.fma_bits);
+  double cycles = (double)sums * t->vector_bits / begun_bits;
   double ports = (double)t->core.load_bits / t->vector_bits;
   if (sums + held + 2 > t->vector_registers) return 0;
   if (loads / ports > cycles) cycles = loads / ports;
@@ -54,12 +53,14 @@ void blocks_plans(const ImplCall *call, PlanList *list)
   if (constant && c->u.call.op->attrs == &Matmul_attrs && ((const MatmulAttrs *)c->u.call.attrs)->transpose_a) return;
   double sums = 2.0 * (double)rows * (double)n * (double)known(x->shape[1]);
   int threads = cost_threads(t, sums, 0);
+  int begun = t->core.block_bits ? t->core.block_bits : t->core.fma_bits;
   list->alters = !given;
   for (int64_t width = 4; width <= 32; width += 4)
     for (int64_t height = 2; height <= rows + 1 && height <= 32; height += 2) {
       if (n % width || (given && width != given)) continue;
       double tiles = __builtin_ceil((double)rows / (double)height) * (double)(n / width);
-      double cycles = step_cycles(t, height, width) * __builtin_ceil((double)known(x->shape[1]) / 4) * tiles;
+      double cycles =
+          blocks_step_cycles(t, begun, height, width) * __builtin_ceil((double)known(x->shape[1]) / 4) * tiles;
       double busy = threads * cost_busy((double)(n / width), threads);
       if (cycles > 0)
         plan_add(list, &(BlocksPlan){width, height}, cycles / busy / (1e9 * t->core.ghz),

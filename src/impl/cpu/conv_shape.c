@@ -13,7 +13,7 @@ static int64_t block_of(const char *layout, int dims)
 int conv_word_of(const char *layout, const Type *w)
 {
   Layout l;
-  if (layout_parse(layout, &l) || w->ndim != l.n || !dtype_eq(w->dtype, DT_BF16)) return 1;
+  if (layout_parse(layout, &l) || w->ndim != l.n || (!dtype_eq(w->dtype, DT_BF16) && w->dtype.bits != 8)) return 1;
   return l.n > 2 && l.letter[l.n - 1] == 'i' && l.letter[l.n - 2] == 'o' ? (int)l.factor[l.n - 1] : 1;
 }
 
@@ -44,7 +44,8 @@ static void read_window(AttrInts strides, AttrInts dilation, AttrInts padding, C
   }
 }
 
-bool conv_shape_of(const OpDef *op, const void *attrs, const Type *x, const Type *w, const Type *y, ConvShape *s)
+/* Of elements of any kind. */
+static bool read_shape(const OpDef *op, const void *attrs, const Type *x, const Type *w, const Type *y, ConvShape *s)
 {
   *s = (ConvShape){.dims = nn_conv_dims(op), .transposed = strstr(op->name, "transpose") != NULL, .word = 1};
   if (x->kind != TY_TENSOR || w->kind != TY_TENSOR || y->kind != TY_TENSOR) return false;
@@ -65,10 +66,6 @@ bool conv_shape_of(const OpDef *op, const void *attrs, const Type *x, const Type
   s->out_block = block_of(out, s->dims);
   if (s->data_block < 0 || s->out_block < 0 || !read_weight(kernel, w, s)) return false;
   s->word = conv_word_of(kernel, w);
-  bool words = s->word > 1 && dtype_eq(x->dtype, DT_BF16) && dtype_eq(y->dtype, DT_F32);
-  if (!words &&
-      (s->word > 1 || x->dtype.code != DT_FLOAT || !dtype_eq(x->dtype, w->dtype) || !dtype_eq(x->dtype, y->dtype)))
-    return false;
   s->bits = y->dtype.bits;
   s->n = known_size(x, 0);
   s->c = known_size(x, 1) * (s->data_block ? s->data_block : 1);
@@ -83,6 +80,21 @@ bool conv_shape_of(const OpDef *op, const void *attrs, const Type *x, const Type
   s->ig = s->c / s->groups;
   s->og = s->o / s->groups;
   return true;
+}
+
+bool conv_shape_of(const OpDef *op, const void *attrs, const Type *x, const Type *w, const Type *y, ConvShape *s)
+{
+  if (!read_shape(op, attrs, x, w, y, s)) return false;
+  if (s->word > 1) return dtype_eq(x->dtype, DT_BF16) && dtype_eq(w->dtype, DT_BF16) && dtype_eq(y->dtype, DT_F32);
+  return x->dtype.code == DT_FLOAT && dtype_eq(x->dtype, w->dtype) && dtype_eq(x->dtype, y->dtype);
+}
+
+bool conv_shape_bytes(const Node *call, ConvShape *s)
+{
+  const Type *x = call->arg[0]->type;
+  const Type *w = call->arg[1]->type;
+  return read_shape(call->u.call.op, call->u.call.attrs, x, w, call->type, s) && x->dtype.bits == 8 &&
+         w->dtype.bits == 8 && dtype_eq(call->type->dtype, DT_I32);
 }
 
 bool conv_shape(const ImplCall *c, ConvShape *s)

@@ -23,6 +23,24 @@ bool int8_has_dot(const Target *t, const Node *call)
          target_dot(t, element(arg[0]->type->dtype), element(arg[1]->type->dtype), lanes);
 }
 
+bool int8_has_blocks(const Target *t, const Node *call)
+{
+  const Node *const *arg = call->arg;
+  return is_byte(arg[0]->type->dtype) && is_byte(arg[1]->type->dtype) && dtype_eq(call->type->dtype, DT_I32) &&
+         target_lanes(t, 32) == 4 && target_block_dot(t, element(arg[0]->type->dtype), element(arg[1]->type->dtype));
+}
+
+const Expr *int8_eights_dot(Module *m, const Tensor *a, const Expr **at, const Tensor *b, const Expr **of)
+{
+  const Expr *part[2 * INT8_EIGHT];
+  for (int p = 0; p < INT8_EIGHT; p++) {
+    at[a->buffer->ndim - 1] = of[b->buffer->ndim - 1] = expr_i32(m, p);
+    part[p] = nn_read(m, a, at);
+    part[INT8_EIGHT + p] = nn_read(m, b, of);
+  }
+  return expr_call(m, DT_NONE, IN_DOT, 2 * INT8_EIGHT, part);
+}
+
 /* ---- layouts --------------------------------------------------------------------------------------- */
 
 int64_t int8_block(const Target *t, int64_t channels)
@@ -50,20 +68,30 @@ static bool is_plain(const Node *call)
   return true;
 }
 
+/* Eight channels at a time, of positions copied side by side: where enough output channels share the copy. */
+static bool blocks_pay(const Target *t, const Node *call)
+{
+  enum { SERVED = 32 };
+  const Conv2DAttrs *a = call->u.call.attrs;
+  return a->groups == 1 && known(call->arg[1]->type->shape[0]) >= SERVED && int8_has_blocks(t, call) &&
+         known(call->type->shape[2]) * known(call->type->shape[3]) > 1;
+}
+
 static bool alter_conv(Module *m, const Target *t, const Node *call, AlteredCall *out)
 {
   const Conv2DAttrs *a = call->u.call.attrs;
   const Type *w = call->arg[1]->type;
   if (!is_plain(call) || !alter_is_constant(m->ctx, call->arg[1])) return false;
   if (a->groups > 1 && known(w->shape[1]) == 1) return int8_alter_depthwise(m, t, call, out);
-  if (!int8_has_dot(t, call)) return false;
   int64_t cb = int8_block(t, known(w->shape[1]));
   int64_t ob = int8_block(t, known(w->shape[0]) / a->groups);
   if (!cb || !ob) return false;
+  int word = cb % INT8_EIGHT == 0 && blocks_pay(t, call) ? INT8_EIGHT : WORD;
+  if (word == WORD && !int8_has_dot(t, call)) return false;
   Conv2DAttrs *to = attrs_copy(m, &Conv2D_attrs, a);
   to->data_layout = blocked(m, cb);
   to->out_layout = blocked(m, ob);
-  to->kernel_layout = arena_printf(m->arena, "OIHW%" PRId64 "i%" PRId64 "o4i", cb / WORD, ob);
+  to->kernel_layout = arena_printf(m->arena, "OIHW%" PRId64 "i%" PRId64 "o%di", cb / word, ob, word);
   *out = (AlteredCall){.op = opdef_get(m->ctx, "nn.contrib_conv2d_NCHWc"), .attrs = to, .nargs = 2};
   out->arg[0] = call->arg[0];
   out->arg[1] = alter_transform(m, call->arg[1], "OIHW", to->kernel_layout);

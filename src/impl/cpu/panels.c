@@ -13,8 +13,8 @@
  * gives a lane to each of four positions: a tile has 24 sums where conv.c, which keeps a register for each position,
  * has 20.  Weight and panels are read straight ahead, and asked for some hundred cycles before: waiting multiply-adds
  * leave such a core little room to look ahead by itself.  The copy pays where enough output channels share it.  With
- * bfloat16 a step is a pair of channels in one word, or four of them, and then the tile is made of 2 x 2 blocks
- * (blocks.c).
+ * bfloat16 a step is a pair of channels in one word, or four of them, and with bytes eight of them; over fours and eights
+ * the tile is made of 2 x 2 blocks (blocks.c).
  *
  * A plane whose extents are not known has so many positions as an expression says: whole tiles are computed, and what
  * is there is stored. */
@@ -35,6 +35,8 @@ DEFINE_PLAN(PanelsPlan, PANELS_PLAN)
 
 static int64_t up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
+enum { BYTES = 8 }; /* of a step in 2 x 2 blocks */
+
 static double steps_of(const ConvShape *s) { return (double)(s->ig / s->word * s->k[0] * s->k[1]); }
 
 /* Cycles to copy a vector of a panel: squares of positions and channels are turned round in registers; where positions
@@ -45,6 +47,20 @@ static double copy_cycles(const ConvShape *s)
   static const double ONE_BY_ONE = 5;
   bool straight = s->k[0] == 1 && s->k[1] == 1 && s->in[0] == s->out[0] && s->in[1] == s->out[1];
   return straight ? TURNED : ONE_BY_ONE;
+}
+
+/* Bytes of a step in a panel, for each position or output channel. */
+static int64_t step_bytes(const ConvShape *s) { return s->word >= 4 ? 8 : 4; }
+
+/* Multiply-adds of all tiles, those over eight bytes at a time as fast as others begin. */
+static double products_seconds(const Target *t, const ConvShape *s, const PanelsPlan *p, double tiles, double flops)
+{
+  if (s->word == BYTES) {
+    double meetings = tiles * (double)(s->o / p->out_block) * steps_of(s);
+    return meetings * blocks_step_cycles(t, t->core.fma_bits, p->positions, p->out_block) / (1e9 * t->core.ghz);
+  }
+  double share = tile_packed_speed(t, 32, p->positions, p->out_block / target_lanes(t, 32));
+  return conv_tile_seconds(t, 32, flops, steps_of(s), share) / (s->word > 1 ? cost_words(t, s->word) : 1);
 }
 
 static double panels_seconds(const Target *t, const ConvShape *s, const PanelsPlan *p)
@@ -58,17 +74,16 @@ static double panels_seconds(const Target *t, const ConvShape *s, const PanelsPl
   double blocks = (double)(s->o / p->out_block);
   double done = n * tiles * (double)p->positions;
   double flops = 2 * done * (double)s->o * steps_of(s) * s->word;
-  double share = tile_packed_speed(t, 32, p->positions, vectors);
-  double products = conv_tile_seconds(t, 32, flops, steps_of(s), share) / (s->word > 1 ? cost_words(t, s->word) : 1);
+  double products = products_seconds(t, s, p, n * tiles, flops);
   double copied = done * steps_of(s) / (double)lanes * copy_cycles(s) / (1e9 * t->core.ghz);
-  double tile = steps_of(s) * (double)p->positions * 4;
-  double block = steps_of(s) * (double)p->out_block * 4;
+  double tile = steps_of(s) * (double)(p->positions * step_bytes(s));
+  double block = steps_of(s) * (double)(p->out_block * step_bytes(s));
   double meetings = n * tiles * blocks * steps_of(s);
   bool one = p->band == 1;
   double read =
       cost_reads(t, meetings * (double)(p->positions / lanes), one ? tile + block : tile * (double)p->band + block) +
       cost_reads(t, meetings * (double)vectors, one ? tile + block * blocks : tile + block);
-  int threads = cost_threads(t, flops, 0);
+  int threads = cost_threads(t, s->word == BYTES ? flops / BYTES : flops, 0);
   static const double BARRIERS = 1.02; /* a band together is two parallel loops */
   double pieces = p->together ? blocks : n * bands;
   return (products + copied + read) * (p->together ? BARRIERS : 1) / threads / cost_busy(pieces, threads);
@@ -77,7 +92,7 @@ static double panels_seconds(const Target *t, const ConvShape *s, const PanelsPl
 static void add_bands(PlanList *list, const Target *t, const ConvShape *s, PanelsPlan *p)
 {
   int64_t tiles = up(s->out[0] * s->out[1], p->positions);
-  int64_t bytes = (int64_t)steps_of(s) * p->positions * 4 * s->word / (s->word > 1 ? 2 : 1);
+  int64_t bytes = (int64_t)steps_of(s) * p->positions * step_bytes(s);
   int64_t fit = cost_l2(t) / 2 > bytes ? cost_l2(t) / 2 / bytes : 1;
   int64_t bands = up(tiles, fit);
   int64_t threads = t->num_cores > 0 ? t->num_cores : 1;
@@ -111,6 +126,23 @@ static void add_tiles(PlanList *list, const Target *t, const ConvShape *s, Panel
        x += lanes) {
     p->positions = x;
     if (tile_speed(t, vectors, 1, s->open ? x : positions, (Tile){1, 1, x}) > 0) add_bands(list, t, s, p);
+  }
+}
+
+/* Over a weight in blocks that end in eight input channels. */
+void panels_bytes_plans(const ImplCall *call, PlanList *list)
+{
+  const Target *t = call->target;
+  const Node *c = call->call;
+  ConvShape s;
+  if (!int8_has_blocks(t, c) || !conv_shape_bytes(c, &s) || s.dims != 2 || s.groups != 1 || s.word != BYTES ||
+      !s.data_block || !s.out_block || conv_shape_open(&s) || c->arg[1]->type->ndim != 7 ||
+      dim(c->arg[1]->type, 4) * BYTES != s.data_block || s.out_block % 4)
+    return;
+  PanelsPlan p = {.data_block = s.data_block, .out_block = s.out_block};
+  for (int64_t h = 2; h <= t->vector_registers && (h == 2 || h <= s.out[0] * s.out[1] + 1); h += 2) {
+    p.positions = h;
+    if (blocks_step_cycles(t, t->core.fma_bits, h, p.out_block) > 0) add_bands(list, t, &s, &p);
   }
 }
 
@@ -152,6 +184,7 @@ void panels_alter(const ImplCall *call, const void *plan, AlteredCall *out)
 typedef struct Window {
   int64_t stride[2], dilation[2], before[2], after[2], k[2], c; /* c: steps in a block of input channels */
   int word;                                                     /* channels of a step */
+  bool bytes, blocks; /* of bytes; a step is 64 bits, and sums are in 2 x 2 blocks */
 } Window;
 
 static Window window_of(OpCall *c)
@@ -159,7 +192,9 @@ static Window window_of(OpCall *c)
   const Conv2DAttrs *a = c->attrs;
   Window w = {.k = {dim(c->arg[1], 2), dim(c->arg[1], 3)},
               .c = dim(c->arg[1], 4),
-              .word = conv_word_of(a->kernel_layout, c->arg[1])};
+              .word = conv_word_of(a->kernel_layout, c->arg[1]),
+              .bytes = c->arg[1]->dtype.bits == 8};
+  w.blocks = w.word * c->arg[1]->dtype.bits == 64;
   nn_ints(c, "strides", a->strides, 2, 1, 1, w.stride);
   nn_ints(c, "dilation", a->dilation, 2, 1, 1, w.dilation);
   nn_padding(c, a->padding, 2, w.before, w.after);
@@ -178,14 +213,14 @@ static void step_parts(Module *m, const Window *w, const Expr *step, const Expr 
   part[0] = step;
 }
 
-/* Fours are copied so fast that asking at each tap whether there is data takes longer than the copy: they read data
+/* Words of 64 bits are copied so fast that asking at each tap whether there is data takes longer than the copy: they read data
  * with zeros around. */
-static const Tensor *pad_fours(OpCall *c, Window *w, const Tensor *data)
+static const Tensor *pad_blocks(OpCall *c, Window *w, const Tensor *data)
 {
   int64_t before[] = {0, 0, w->before[0], w->before[1], 0};
   int64_t after[] = {0, 0, w->after[0], w->after[1], 0};
-  if (w->word != 4 || (!before[2] && !before[3] && !after[2] && !after[3])) return data;
-  const Tensor *bits = nn_bits(c->m, data);
+  if (!w->blocks || (!before[2] && !before[3] && !after[2] && !after[3])) return data;
+  const Tensor *bits = w->bytes ? data : nn_bits(c->m, data);
   for (int d = 0; d < 2; d++) w->before[d] = w->after[d] = 0;
   return nn_pad_constant(c->m, bits, before, after, expr_const(c->m, bits->buffer->dtype, 0), "padded");
 }
@@ -196,15 +231,16 @@ static const Expr *all_positions(OpCall *c)
   return nn_simplify(c->m, expr_mul(c->m, c->out->shape[2], c->out->shape[3]));
 }
 
-/* (n, tiles, steps, positions of a tile); zeros where there is no data and behind the last position. */
+/* (n, tiles, steps, positions of a tile), of bytes with those of a step behind; zeros where there is no data and behind
+ * the last position. */
 static const Tensor *pack_positions(OpCall *c, const Window *w, const Tensor *data, int64_t positions)
 {
   Module *m = c->m;
   const Expr *all = all_positions(c);
   int64_t steps = dim(c->arg[1], 1) * w->k[0] * w->k[1] * w->c;
   const Expr *shape[] = {c->out->shape[0], nn_simplify(m, nn_ceildiv(m, all, expr_i32(m, positions))),
-                         expr_i32(m, steps), expr_i32(m, positions)};
-  Stage s = nn_stage(m, 4, shape, "n tile step position");
+                         expr_i32(m, steps), expr_i32(m, positions), expr_i32(m, w->word)};
+  Stage s = nn_stage(m, w->bytes ? 5 : 4, shape, w->bytes ? "n tile step position byte" : "n tile step position");
   const Expr *part[4];
   const Expr *at = expr_add(m, expr_mul(m, s.at[1], shape[3]), s.at[3]);
   const Expr *columns = c->out->shape[3];
@@ -223,15 +259,16 @@ static const Tensor *pack_positions(OpCall *c, const Window *w, const Tensor *da
   for (int d = 0; d < 5; d++) index[d] = nn_index(&s, index[d]);
   const Expr *element[4];
   const Expr *first = index[4];
-  for (int i = 0; i < w->word; i++) {
-    index[4] = i ? expr_add(m, first, expr_i32(m, i)) : first;
+  if (w->bytes) index[4] = expr_add(m, first, s.at[4]);
+  for (int i = 0; i < (w->bytes ? 1 : w->word); i++) {
+    if (i) index[4] = expr_add(m, first, expr_i32(m, i));
     element[i] = nn_read(m, data, index);
   }
-  const Expr *value = w->word > 1 ? nn_word(m, w->word, element) : element[0];
+  const Expr *value = w->word > 1 && !w->bytes ? nn_word(m, w->word, element) : element[0];
   return nn_finish(&s, "panel", "injective", inside ? nn_if(m, inside, value, expr_const(m, value->dtype, 0)) : value);
 }
 
-/* The same over fours, a tile in 2 x 2 blocks, whole tiles always. */
+/* The same over words of 64 bits, a tile in 2 x 2 blocks, whole tiles always. */
 static const Tensor *block_compute(OpCall *c, const Window *w, const Tensor *panel, const Tensor *weight)
 {
   Module *m = c->m;
@@ -244,9 +281,10 @@ static const Tensor *block_compute(OpCall *c, const Window *w, const Tensor *pan
   step_parts(m, w, step, part);
   const Expr *row = expr_add(m, expr_mul(m, s.at[3], two), expr_floordiv(m, s.at[5], two));
   const Expr *column = expr_add(m, expr_mul(m, s.at[4], two), expr_floormod(m, s.at[5], two));
-  const Expr *from[] = {s.at[0], s.at[2], step, row};
-  const Expr *of[] = {s.at[1], part[0], part[1], part[2], part[3], column};
-  const Expr *term = nn_word_dot(m, nn_read(m, panel, from), nn_word_at(m, weight, of));
+  const Expr *from[] = {s.at[0], s.at[2], step, row, NULL};
+  const Expr *of[] = {s.at[1], part[0], part[1], part[2], part[3], column, NULL};
+  const Expr *term = w->bytes ? int8_eights_dot(m, panel, from, weight, of)
+                              : nn_word_dot(m, nn_read(m, panel, from), nn_word_at(m, weight, of));
   const Tensor *sum = nn_sum(&s, "product", "conv2d_panels", term, y->dtype);
   Stage plane = nn_stage(m, 5, y->shape, "n oc oh ow oc_block");
   const Expr *at = expr_add(m, expr_mul(m, plane.at[2], y->shape[3]), plane.at[3]);
@@ -260,9 +298,9 @@ void panels_compute(OpCall *c, const Target *t, const void *plan, const Tensor *
   Window w = window_of(c);
   const Type *y = c->out;
   int64_t positions = ((const PanelsPlan *)plan)->positions;
-  const Tensor *data = pad_fours(c, &w, in[0]);
+  const Tensor *data = pad_blocks(c, &w, in[0]);
   const Tensor *panel = pack_positions(c, &w, data, positions);
-  if (w.word == 4) {
+  if (w.blocks) {
     *out = block_compute(c, &w, panel, in[1]);
     return;
   }
@@ -297,9 +335,12 @@ static bool is_straight(const Node *call)
   return dim(w, 2) == 1 && dim(w, 3) == 1 && x->shape[2] == y->shape[2] && x->shape[3] == y->shape[3];
 }
 
-static bool has_fours(const Node *call)
+static bool has_bytes(const Node *call) { return call->arg[1]->type->dtype.bits == 8; }
+
+static bool has_blocks(const Node *call)
 {
-  return conv_word_of(((const Conv2DAttrs *)call->u.call.attrs)->kernel_layout, call->arg[1]->type) == 4;
+  int word = conv_word_of(((const Conv2DAttrs *)call->u.call.attrs)->kernel_layout, call->arg[1]->type);
+  return word * call->arg[1]->type->dtype.bits == 64;
 }
 
 enum { SIDE = 4 }; /* of a square: the elements of NEON's vectors */
@@ -316,7 +357,7 @@ void panels_turn(ImplGroup *g, BlockRV packing)
 }
 
 /* Words one by one, those of a line of the panel side by side. */
-static void pack_fours(ImplGroup *g, LoopRV step, LoopRV position)
+static void pack_words(ImplGroup *g, LoopRV step, LoopRV position)
 {
   const Type *w = g->anchor->arg[1]->type;
   LoopRV taps, c;
@@ -333,9 +374,10 @@ static void schedule_packing(ImplGroup *g, BlockRV panel, bool inside, bool para
   LoopRV *loop, lane;
   int n = sched_get_loops(g->s, panel, g->arena, &loop);
   const Type *w = g->anchor->arg[1]->type;
+  if (has_bytes(g->anchor)) sched_vectorize(g->s, loop[--n]);
   if (parallel) sched_parallel(g->s, inside ? loop[n - 3] : sched_fuse(g->s, 2, loop, true));
-  if (has_fours(g->anchor)) {
-    pack_fours(g, loop[n - 2], loop[n - 1]);
+  if (has_blocks(g->anchor)) {
+    pack_words(g, loop[n - 2], loop[n - 1]);
     return;
   }
   if (is_straight(g->anchor)) {
@@ -360,7 +402,7 @@ void panels_fetch(ImplGroup *g, BlockRV product, LoopRV step, const Buffer *alon
     const Buffer *r = b->reads[i].buffer;
     if (r == b->writes[0].buffer || (alone && r != alone)) continue;
     int64_t bytes = r->shape[r->ndim - 1]->u.i * dtype_bytes(r->dtype);
-    if (dtype_eq(r->dtype, DT_BF16)) bytes *= r->shape[r->ndim - 2]->u.i; /* groups */
+    if (dtype_eq(r->dtype, DT_BF16) || r->dtype.bits == 8) bytes *= r->shape[r->ndim - 2]->u.i; /* groups */
     group_prefetch(g, product, i, step, (AHEAD + bytes - 1) / bytes);
   }
 }
@@ -393,11 +435,12 @@ void panels_schedule(ImplGroup *g)
   BlockRV store = group_only_reader(g, product);
   const Buffer *panels = sched_block_stmt(g->s, panel)->u.block->writes[0].buffer;
   ConvShape shape;
-  conv_shape(&(ImplCall){g->src, g->arena, g->target, g->config, g->anchor}, &shape);
+  if (!conv_shape_bytes(g->anchor, &shape))
+    conv_shape(&(ImplCall){g->src, g->arena, g->target, g->config, g->anchor}, &shape);
   conv_shape_open(&shape);
   int64_t steps = panels->shape[2]->u.i;
   int64_t positions = panels->shape[3]->u.i;
-  int threads = cost_threads(g->target, conv_shape_flops(&shape), 0);
+  int threads = cost_threads(g->target, conv_shape_flops(&shape) / (shape.word == BYTES ? BYTES : 1), 0);
   const PanelsPlan *way = g->plan;
   LoopRV *loop, pi, ti, step;
   if (sched_get_loops(g->s, store, g->arena, &loop) != 5)
@@ -412,7 +455,7 @@ void panels_schedule(ImplGroup *g)
   sched_reorder(g->s, 6, order);
   sched_compute_at(g->s, product, ti, true, -1);
   epilogue_write_out(g, store, 4, true);
-  step = has_fours(g->anchor) ? blocks_tile(g, product, steps) : lanes_tile(g, product, positions, steps);
+  step = has_blocks(g->anchor) ? blocks_tile(g, product, steps) : lanes_tile(g, product, positions, steps);
   bool several = shape.open || way->band < panels->shape[1]->u.i;
   LoopRV outer = shape.open ? n : sched_fuse(g->s, 2, order, true);
   LoopRV shared = way->together ? o : shape.open ? bands : outer;

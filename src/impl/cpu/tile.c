@@ -150,7 +150,7 @@ static double block_speed(const Target *t, int64_t h, int64_t w, int64_t rows)
 
 bool tile_blocks_pay(const Target *t)
 {
-  return target_has_block_dot(t) && target_lanes(t, 32) == 4 && cost_words(t, 4) > cost_words(t, 2);
+  return target_block_dot(t, DOT_BF16, DOT_BF16) && target_lanes(t, 32) == 4 && cost_words(t, 4) > cost_words(t, 2);
 }
 
 int64_t tile_block_rows(const Target *t, int64_t width, int64_t panels, int64_t rows)
