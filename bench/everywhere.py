@@ -35,7 +35,7 @@ RUNNER = """
 import fs from "node:fs";
 import readline from "node:readline";
 const [module, feeds] = process.argv.slice(1);
-const model = await (await import(module)).load();
+const model = await (await import(module)).load(undefined, { threads: 1 });
 const inputs = {};
 const bytes = (name) => Uint8Array.from(fs.readFileSync(`${feeds}/${name}`)).buffer;
 for (const p of model.inputs) inputs[p.name] = new p.array(bytes(p.name));

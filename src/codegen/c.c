@@ -16,6 +16,7 @@ static const Dialect c_dialect = {
   .helper = "static inline",
   .vectors = true,
   .parallel = true,
+  .runtime = true,
   .float_special = {{"INFINITY", "-INFINITY", "NAN"}, {"(double)INFINITY", "-(double)INFINITY", "(double)NAN"}},
   .prefetch = "__builtin_prefetch",
   .unroll = "#pragma GCC unroll 64",
@@ -452,12 +453,14 @@ static void print_alone(Cgen *g, const Kernel *k, const char *name)
   g->out = &body;
   text_printf(g->out, "\nKERNEL %s(", name);
   print_parameters(g, k);
-  if (cs_uses_place(k->body, PLACE_WORKSPACE)) text_add(g->out, "void *workspace");
+  bool slices = cs_uses_place(k->body, PLACE_SLICE);
+  if (slices || cs_uses_place(k->body, PLACE_WORKSPACE)) text_add(g->out, "void *workspace");
   else if (k->narg + k->nsize) g->out->n -= 2; /* the last comma */
   else text_add(g->out, "void");
   text_add(g->out, ")\n{\n");
   declare_arguments(g, k);
   print_unused(g, k);
+  if (slices) cs_line(g, "char *const slices = (char *)workspace + %s;", rounded(g, k->workspace_bytes));
   cs_stmt(g, k->body);
   text_add(g->out, "}\n");
   g->out = &g->functions;
@@ -472,10 +475,11 @@ CodeAlone codegen_c_alone(Ctx *ctx, Arena *arena, const Target *target, int n, K
   Code *code = *held = code_new(ctx, target, &cs_backend);
   Dialect *dialect = arena_copy(code->arena, &c_dialect, sizeof c_dialect);
   if (target->arch != ARCH_AARCH64) dialect->half = NULL;
-  dialect->parallel = false;
+  dialect->runtime = false;
   dialect->prefetch = NULL;                                /* compilers warn of hints beyond an array that they know */
   if (target->vector_bits <= 32) dialect->vectors = false; /* plain C */
   Cgen *g = cs_new(code, dialect);
+  bool parts = false;
   CodeAlone out = {.name = arena_array(arena, const char *, n + 1)};
   for (int i = 0; i < n; i++) {
     out.name[i] = kernels[i]->name;
@@ -487,6 +491,7 @@ CodeAlone codegen_c_alone(Ctx *ctx, Arena *arena, const Target *target, int n, K
       raise(ctx, ERR_ARGUMENT, NOWHERE, "c: two kernels would be called '%s' in C; rename one", name);
     out.name[i] = arena_strdup(arena, name);
     print_alone(g, kernels[i], name);
+    parts = parts || g->parts > 0;
     scope_end(ctx, inner);
   }
   Text head = text_new(arena);
@@ -494,12 +499,19 @@ CodeAlone codegen_c_alone(Ctx *ctx, Arena *arena, const Target *target, int n, K
            "/* Kernels stay functions of their own: they use the same memory for elements of different types. */\n"
            "#if defined(__GNUC__)\n#define KERNEL static __attribute__((noinline)) void\n#else\n"
            "#define KERNEL static void\n#endif\n\n");
+  if (parts)
+    text_add(&head,
+             "/* A parallel loop of n iterations, and the scratch memory of the thread that has the number slot: one\n"
+             " * thread does it all, unless both are defined. */\n"
+             "#ifndef PARALLEL\n#define PARALLEL(n, body, env) (void)body(0, n, 0, env)\n"
+             "#define SLICE(slot, first) (first)\n#endif\n\n");
   if (g->types.n) text_printf(&head, "%s\n", text_str(&g->types));
   for (int i = 0; i < g->protos.n; i++) text_printf(&head, "extern %s\n", (const char *)g->protos.val[i]);
   if (g->helpers.n) text_printf(&head, "%s", text_str(&g->helpers));
   text_add(&head, text_str(&g->functions));
   out.text = text_str(&head);
   out.uses_math = g->uses_math;
+  out.parallel = parts;
   out.uses_vectors = g->types.n > 0;
   scope_end(ctx, scope);
   return out;

@@ -85,19 +85,56 @@ void code_assemble_wasm(Ctx *ctx, const Target *t, const char *source, const cha
 {
   Arena *a = scratch(ctx);
   const char *said = "";
-  const char *argv[] = {code_clang(a),
-                        arena_printf(a, "--target=%s", t->triple),
-                        "-c",
-                        source,
-                        arena_printf(a, "-Wa,-I,%s", folder),
-                        "-o",
-                        object,
-                        NULL};
-  int status = process_run(a, argv, &said);
-  if (status) raise(ctx, ERR_IO, NOWHERE, "%s failed with status %d on the weights: %.800s", argv[0], status, said);
+  Vec(const char *) args = {0};
+  int nflag;
+  const char *const *flag = code_feature_flags(a, t, &nflag);
+  const char *const always[] = {code_clang(a), "-c", source, arena_printf(a, "-Wa,-I,%s", folder), "-o", object};
+  for (size_t i = 0; i < sizeof always / sizeof *always; i++) vec_push(a, &args, always[i]);
+  for (int i = 0; i < nflag; i++) vec_push(a, &args, flag[i]);
+  vec_push(a, &args, NULL);
+  int status = process_run(a, args.v, &said);
+  if (status) raise(ctx, ERR_IO, NOWHERE, "%s failed with status %d on the weights: %.800s", args.v[0], status, said);
 }
 
-void code_link_wasm(Ctx *ctx, int n, const char *const *objects, int64_t stack_bytes, const char *path)
+static uint32_t leb(const unsigned char **p, const unsigned char *end)
+{
+  uint32_t value = 0;
+  for (int shift = 0; *p < end && shift < 32; shift += 7) {
+    value |= (uint32_t)(**p & 127) << shift;
+    if (!(*(*p)++ & 128)) break;
+  }
+  return value;
+}
+
+/* Pages of the first memory that a module imports: its imports are module, name, and a function's type or a memory's
+ * limits. */
+static int64_t imported_pages(Ctx *ctx, const char *path)
+{
+  size_t size;
+  const unsigned char *p = (const unsigned char *)file_read(scratch(ctx), path, &size, SIZE_MAX);
+  const unsigned char *end = p + size;
+  enum { IMPORTS = 2, FUNCTION = 0, MEMORY = 2 };
+  for (p += 8; p < end;) {
+    int section = *p++;
+    uint32_t bytes = leb(&p, end);
+    const unsigned char *next = bytes <= (size_t)(end - p) ? p + bytes : end;
+    uint32_t count = section == IMPORTS ? leb(&p, next) : 0;
+    for (uint32_t i = 0; i < count && p < next; i++) {
+      for (int k = 0; k < 2; k++) {
+        uint32_t name = leb(&p, next);
+        p = name <= (size_t)(next - p) ? p + name : next;
+      }
+      int kind = p < next ? *p++ : FUNCTION;
+      uint32_t value = leb(&p, next); /* a function's type, or flags before the least number of pages */
+      if (kind == MEMORY) return (int64_t)leb(&p, next);
+      (void)value;
+    }
+    p = next;
+  }
+  BUG(ctx, "'%s' imports no memory", path);
+}
+
+int64_t code_link_wasm(Ctx *ctx, int n, const char *const *objects, int64_t stack_bytes, bool shared, const char *path)
 {
   Arena *a = scratch(ctx);
   Vec(const char *) args = {0};
@@ -105,9 +142,13 @@ void code_link_wasm(Ctx *ctx, int n, const char *const *objects, int64_t stack_b
   const char *const always[] = {
     wasm_linker(a), "--no-entry", "--gc-sections", "--strip-all", "--stack-first", "-z", stack, "-o", path};
   for (size_t i = 0; i < sizeof always / sizeof *always; i++) vec_push(a, &args, always[i]);
+  static const char *const sharing[] = {"--shared-memory", "--import-memory", "--max-memory=4294967296",
+                                        "--export=__stack_pointer"};
+  for (size_t i = 0; shared && i < sizeof sharing / sizeof *sharing; i++) vec_push(a, &args, sharing[i]);
   for (int i = 0; i < n; i++) vec_push(a, &args, objects[i]);
   vec_push(a, &args, NULL);
   const char *said = "";
   int status = process_run(a, args.v, &said);
   if (status) raise(ctx, ERR_IO, NOWHERE, "%s failed with status %d: %.1200s", args.v[0], status, said);
+  return shared ? imported_pages(ctx, path) : 0;
 }

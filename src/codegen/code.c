@@ -121,7 +121,10 @@ const char *const *code_feature_flags(Arena *arena, const Target *t, int *n)
     for (const char *const *f = micro_flags(t); *f; f++) vec_push(arena, args, *f);
   if (code_uses_clang(t)) vec_push(arena, args, arena_printf(arena, "--target=%s", t->triple));
   if (t->arch == ARCH_WASM32) { /* every engine that has vectors has the others too */
-    if (t->vector_bits >= 128) vec_push(arena, args, "-mbulk-memory"), vec_push(arena, args, "-mnontrapping-fptoint");
+    bool threads = target_has_threads(t);
+    if (t->vector_bits >= 128 || threads) vec_push(arena, args, "-mbulk-memory");
+    if (t->vector_bits >= 128) vec_push(arena, args, "-mnontrapping-fptoint");
+    if (threads) vec_push(arena, args, "-mmutable-globals");
     for (const char *p = t->attrs; *p;) {
       size_t len = strcspn(p, ",");
       vec_push(arena, args, arena_printf(arena, "-m%s%.*s", *p == '-' ? "no-" : "", (int)len - 1, p + 1));

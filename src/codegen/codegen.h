@@ -53,6 +53,7 @@ typedef struct CodeAlone {
   const char *text;
   const char **name; /* of each kernel's function */
   bool uses_math, uses_vectors;
+  bool parallel; /* has loops for several threads (LowerConfig.threads): the macros PARALLEL and SLICE */
 } CodeAlone;
 CodeAlone codegen_c_alone(Ctx *, Arena *, const Target *, int n, Kernel *const *);
 /* Functions of other people's, from C source or objects that come with them, as a module's: the same table.  Each is
@@ -161,7 +162,8 @@ const char *code_llvm_archiver(Arena *);
 const char *code_clang_include(Ctx *, const char *source);
 /* WebAssembly: an assembler file that takes in others of the folder. */
 void code_assemble_wasm(Ctx *, const Target *, const char *source, const char *folder, const char *object);
-/* Links to one module that exports what its functions say, with so large a stack. */
-void code_link_wasm(Ctx *, int n, const char *const *objects, int64_t stack_bytes, const char *path);
+/* Links to one module that exports what its functions say, with so large a stack.  Shared: its memory is imported, of
+ * at least so many pages as this answers, and the stack pointer is exported, of which each thread sets its own. */
+int64_t code_link_wasm(Ctx *, int n, const char *const *objects, int64_t stack_bytes, bool shared, const char *path);
 
 #endif

@@ -27,11 +27,12 @@ typedef struct Dialect {
   const char *ints[2][4]; /* [is unsigned][8 16 32 64 bits] */
   const char *half;       /* float16 */
   const char *restrict_word;
-  const char *helper;              /* what a helper function begins with */
-  const char *shared;              /* what a declaration in shared memory begins with; NULL: there is none */
-  const char *barrier;             /* statement; NULL: there is none */
-  bool vectors;                    /* GNU vector types */
-  bool parallel;                   /* the runtime's parallel loops and packed calls */
+  const char *helper;  /* what a helper function begins with */
+  const char *shared;  /* what a declaration in shared memory begins with; NULL: there is none */
+  const char *barrier; /* statement; NULL: there is none */
+  bool vectors;        /* GNU vector types */
+  bool parallel;       /* parallel loops are functions of their own */
+  bool runtime;        /* there is a runtime, for those loops and for packed calls; else PARALLEL and SLICE */
   const char *float_special[2][3]; /* [float32, float64][infinity, -infinity, nan] */
   const char *prefetch;            /* function; NULL: the hint is dropped */
   const char *unroll;              /* what stands before a loop that is to be unrolled */

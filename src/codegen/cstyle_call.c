@@ -679,7 +679,7 @@ static const char *packed_arg(Cgen *g, const Expr *e)
 
 static void packed_call(Cgen *g, const Expr *e)
 {
-  if (!g->dialect->parallel) cs_unsupported(g, "a packed call");
+  if (!g->dialect->runtime) cs_unsupported(g, "a packed call");
   if (e->nargs < 1 || e->arg[0]->kind != E_STR)
     raise(g->ctx, ERR_TYPE, NOWHERE, "tvm_call_packed: the first argument is the function's name, a string");
   g->uses_packed = true;
@@ -722,7 +722,7 @@ void cs_eval(Cgen *g, const Expr *e)
   case IN_PREFETCH: prefetch(g, e); return;
   case IN_ASSUME: return;
   case IN_RET:
-    if (!g->dialect->parallel) cs_unsupported(g, "a return from inside a device kernel");
+    if (!g->dialect->runtime) cs_unsupported(g, "a return from inside a device kernel");
     cs_line(g, "return %s;", cs_text(g, e->arg[0]));
     return;
   case IN_SYNC:

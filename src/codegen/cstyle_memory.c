@@ -268,6 +268,8 @@ static void alloc_piece(Cgen *g, Stmt *s)
   cs_declare_memory(g, b->data, (Memory){name, b->dtype, false, 1, false});
   if (s->u.alloc.place == PLACE_WORKSPACE)
     cs_line(g, "%s *const %s = (%s *)((char *)workspace%s);", type, name, type, offset);
+  else if (g->in_part && !g->dialect->runtime)
+    cs_line(g, "%s *const %s = (%s *)(SLICE(slot, slices)%s);", type, name, type, offset);
   else if (g->in_part) cs_line(g, "%s *const %s = (%s *)(slices + slot * slice_bytes%s);", type, name, type, offset);
   else cs_line(g, "%s *const %s = (%s *)(slices%s);", type, name, type, offset);
 }

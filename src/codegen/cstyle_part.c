@@ -3,7 +3,10 @@
  *   struct name_env0      what the loop's body needs from outside
  *   name_part0            the body for [begin, end), a plain function whose pointers
  *                         are restrict again
- *   name_task0            takes the struct apart; what rt->parallel_for calls */
+ *   name_task0            takes the struct apart; what rt->parallel_for calls
+ *
+ * In a program without a runtime the call is PARALLEL(n, task, env), and a thread finds its memory by
+ * SLICE(slot, slices): macros, which have one thread do it all unless the program's own threads define them. */
 #include "codegen/cstyle.h"
 
 typedef struct Field {
@@ -52,7 +55,7 @@ static void find_fields(Cgen *g, Stmt *s, Fields *out)
     vec_push(tmp, out, (Field){"void *", "workspace", "void *", "workspace"});
   if (cs_uses_place(s->u.loop.body, PLACE_SLICE)) {
     vec_push(tmp, out, (Field){"char *", "slices", "char *", "slices"});
-    vec_push(tmp, out, (Field){"int64_t ", "slice_bytes", "const int64_t ", "slice_bytes"});
+    if (g->dialect->runtime) vec_push(tmp, out, (Field){"int64_t ", "slice_bytes", "const int64_t ", "slice_bytes"});
   }
   if (cs_uses_runtime(g, s->u.loop.body))
     vec_push(tmp, out, (Field){"const LatheRtCalls *", "rt", "const LatheRtCalls *", "rt"});
@@ -129,8 +132,12 @@ void cs_parallel(Cgen *g, Stmt *s)
     for (int i = 0; i < f.n; i++) text_printf(&values, "%s%s", i ? ", " : "", f.v[i].value);
     cs_line(g, "struct %s_env%d %s = {%s};", base, g->parts, env, text_str(&values));
   }
-  cs_line(g, "const int32_t %s = rt->parallel_for(rt, %s, %s_task%d, %s%s);", status, extent, base, g->parts,
+  int part = g->parts++;
+  if (!g->dialect->runtime) {
+    cs_line(g, "PARALLEL(%s, %s_task%d, %s%s);", extent, base, part, f.n ? "&" : "", f.n ? env : "0");
+    return;
+  }
+  cs_line(g, "const int32_t %s = rt->parallel_for(rt, %s, %s_task%d, %s%s);", status, extent, base, part,
           f.n ? "&" : "", f.n ? env : "0");
   cs_line(g, "if (%s != 0) return %s;", status, status);
-  g->parts++;
 }

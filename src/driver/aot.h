@@ -55,6 +55,7 @@ struct Aot {
   AotEntry *entry;
   int64_t weights_bytes; /* of the constants that entries use */
   bool *uses_const;
+  int64_t slice_bytes;  /* what a thread beside the first needs of scratch memory, the most of all kernels */
   int64_t stack_arrays; /* bytes of the arrays that a kernel has on the stack, the most of all */
   /* what aot_measure found: -1 where it cannot be told, and with what, or why not; NULL: not asked yet */
   int64_t code_bytes, stack_bytes;
@@ -70,6 +71,8 @@ const Target *aot_target(Ctx *, const Target *);
 void aot_check(const Program *);
 /* Lowers the kernels and places everything; raises where it does not fit.  The module is the caller's. */
 Aot *aot_plan(Program *, const AotOptions *, Module *, const LowerConfig *);
+/* Bytes that a call of the kernel works in, on one thread. */
+int64_t aot_scratch(const Aot *, int kernel);
 /* Bytes of RAM: the pools and the caller's arrays. */
 int64_t aot_ram(const Aot *, int entry);
 /* The call's name for people: the source model's nodes, else the kernel. */
@@ -99,6 +102,13 @@ void aot_check_export(Ctx *, const Target *, const char *path);
 /* Raises unless NAME.js with what belongs to it can be written. */
 void aot_check_web(Ctx *, const Target *, const char *path);
 void aot_export_web(Aot *, const char *path, const char *folder, const char *stem);
+
+/* ---- aot_web_text.c: JavaScript that is the same for all models ------------------------------------ */
+
+extern const char aot_web_math_js[], aot_web_model_js[];
+extern const char aot_web_load_js[];                         /* load, with one thread */
+extern const char aot_web_worker_js[], aot_web_threads_js[]; /* the same with several: what a worker does, and load */
+extern const char aot_web_page_html[], aot_web_page_js[];
 
 /* ---- aot_mlf.c: TVM's model library format ----------------------------------------------------- */
 

@@ -119,8 +119,7 @@ static const char *metadata(const Aot *a, Arena *arena, const char *name)
         &t,
         "          {\"function_name\": \"%s\", \"workspace\": [{\"device\": 1, \"workspace_size_bytes\": %" PRId64
         "}]}%s\n",
-        a->code.name[i], a->kernel[i]->workspace_bytes ? a->kernel[i]->workspace_bytes->u.i : 0,
-        i + 1 < a->p->kernel.n ? "," : "");
+        a->code.name[i], aot_scratch(a, i), i + 1 < a->p->kernel.n ? "," : "");
   text_add(&t, "        ]},\n        \"pools\": [");
   for (int i = 0; i < a->npools; i++)
     text_printf(&t, "%s{\"name\": \"%s\", \"size_bytes\": %" PRId64 "}", i ? ", " : "", a->pool[i].name,

@@ -137,9 +137,11 @@ static void check_kernel(const Program *p, const Kernel *k)
           "kernel '%s' calls %s, a function of somebody else's, which a program ahead of time has not; compile for the "
           "runtime",
           k->name, call->nargs && call->arg[0]->kind == E_STR ? call->arg[0]->u.str : "a packed function");
-  if (k->workspace_bytes && k->workspace_bytes->kind != E_INT)
+  if ((k->workspace_bytes && k->workspace_bytes->kind != E_INT) || (k->slice_bytes && k->slice_bytes->kind != E_INT))
     BUG(p->ctx, "kernel '%s' of a static program has a workspace of open size", k->name);
 }
+
+static int64_t round_up(int64_t n, int64_t align) { return (n + align - 1) / align * align; }
 
 /* The function of an external compiler, as a kernel without a body. */
 static Kernel *external_kernel(Aot *a, const ProgExternal *e)
@@ -165,11 +167,22 @@ static Kernel *external_kernel(Aot *a, const ProgExternal *e)
   return k;
 }
 
+static int64_t slice_of(const Kernel *k) { return k->slice_bytes ? k->slice_bytes->u.i : 0; }
+
+int64_t aot_scratch(const Aot *a, int kernel)
+{
+  const Kernel *k = a->kernel[kernel];
+  int align = target_align(a->p->target);
+  int64_t shared = k->workspace_bytes ? k->workspace_bytes->u.i : 0;
+  return slice_of(k) ? round_up(shared, align) + slice_of(k) : shared;
+}
+
 static void lower_kernels(Aot *a, const LowerConfig *config)
 {
   const Program *p = a->p;
   LowerConfig alone = *config;
   alone.alone = true;
+  alone.threads = p->target->arch == ARCH_WASM32 && target_has_threads(p->target);
   StackWalk walk = {0};
   a->kernel = arena_array(a->arena, Kernel *, p->kernel.n + 1);
   for (int i = 0; i < p->kernel.n; i++) {
@@ -180,6 +193,7 @@ static void lower_kernels(Aot *a, const LowerConfig *config)
     }
     a->kernel[i] = build_kernel(a->m, p->kernel.v[i].impl.func, p->target, &alone);
     check_kernel(p, a->kernel[i]);
+    if (slice_of(a->kernel[i]) > a->slice_bytes) a->slice_bytes = slice_of(a->kernel[i]);
     stmt_visit(a->kernel[i]->body, add_arrays, &walk);
   }
   a->stack_arrays = walk.most;
@@ -196,8 +210,6 @@ typedef struct AotPlanning {
   int64_t *shift;        /* … and where its lowest byte lies there */
   int npiece;
 } AotPlanning;
-
-static int64_t round_up(int64_t n, int64_t align) { return (n + align - 1) / align * align; }
 
 static int64_t port_bytes(Program *p, const ProgPort *port)
 {
@@ -425,8 +437,8 @@ static int *add_scratch(AotPlanning *q)
   int *number = arena_array(q->a->arena, int, f->ins.n + 1);
   for (int i = 0; i < f->ins.n; i++) {
     const ProgIns *ins = &f->ins.v[i];
-    const Expr *bytes = ins->op == MO_KERNEL ? q->a->kernel[ins->index]->workspace_bytes : NULL;
-    number[i] = bytes && bytes->u.i > 0 ? add_block(q, bytes->u.i, i, i) : -1;
+    int64_t bytes = ins->op == MO_KERNEL ? aot_scratch(q->a, ins->index) : 0;
+    number[i] = bytes > 0 ? add_block(q, bytes, i, i) : -1;
   }
   return number;
 }

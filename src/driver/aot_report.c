@@ -90,11 +90,10 @@ static void put_layers(const Aot *a, const AotEntry *e, Text *t)
     const ProgIns *ins = &e->f->ins.v[i];
     if (ins->op != MO_KERNEL) continue;
     double macs = macs_of(a, ins);
-    const Expr *scratch = a->kernel[ins->index]->workspace_bytes;
     double own = aot_cycles(a, ins->index);
     cycles += own;
     text_printf(t, "%-44.44s %12.0f %6.1f %12.0f %10" PRId64 " %10" PRId64 "\n", aot_node_name(a->p, ins), macs,
-                all > 0 ? 100 * macs / all : 0, own, live_at(e, i, -1), scratch ? scratch->u.i : 0);
+                all > 0 ? 100 * macs / all : 0, own, live_at(e, i, -1), aot_scratch(a, ins->index));
   }
   text_printf(t, "%-44s %12.0f %6s %12.0f  predicted\n", "all", all, "", cycles);
 }
@@ -180,7 +179,6 @@ static void put_json_layers(const Aot *a, const AotEntry *e, Text *t)
   for (int i = 0; i < e->f->ins.n; i++) {
     const ProgIns *ins = &e->f->ins.v[i];
     if (ins->op != MO_KERNEL) continue;
-    const Expr *scratch = a->kernel[ins->index]->workspace_bytes;
     text_add(t, first ? "\n    {\"name\": " : ",\n    {\"name\": ");
     first = false;
     text_quote(t, aot_node_name(a->p, ins));
@@ -188,7 +186,7 @@ static void put_json_layers(const Aot *a, const AotEntry *e, Text *t)
                 ", \"kernel\": \"%s\", \"macs\": %.0f, \"cycles\": %.0f, \"live_bytes\": %" PRId64
                 ", \"scratch_bytes\": %" PRId64 "}",
                 a->code.name[ins->index], macs_of(a, ins), aot_cycles(a, ins->index), live_at(e, i, -1),
-                scratch ? scratch->u.i : 0);
+                aot_scratch(a, ins->index));
   }
   text_add(t, "],\n   \"tensors\": [");
   for (int i = 0; i < e->tensor.n; i++) {

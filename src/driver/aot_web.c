@@ -1,21 +1,33 @@
 /* aot_web.c: a program ahead of time as a module for browsers.
  *
- *   NAME.wasm    kernels, weights, and memory for inputs, outputs and pools; imports functions of Math at most
+ *   NAME.wasm    kernels, weights, and memory for inputs, outputs and pools; imports functions of Math at most …
  *   NAME.js      an ES module: load() gives an object with run()
  *   NAME.d.ts    its types
  *   index.html   a page that loads it, runs it on random numbers and shows the time
  *
  * The C of aot_c.c is compiled with a second file that has the memory and exports two functions: address(i), of the
- * i-th array (the inputs, then the outputs, of each entry in order), and run(entry). */
+ * i-th array (the inputs, then the outputs, of each entry in order), and run(entry).
+ *
+ * … and, where loops are worth several threads, a memory that the page makes and that workers share, each with an
+ * instance, a stack and scratch memory (a slice) of its own:
+ *
+ *   0      stack | weights | pools, arrays |          stack, slice | stack, slice | …
+ *          thread 0                        | pages    thread 1       thread 2
+ *
+ * A loop's iterations go to whoever asks for some next.  That decides nothing but who computes: an iteration does the
+ * same whichever thread has it, so results have the same bits with any number of threads. */
 #include "driver/aot.h"
 #include "driver/linkable.h"
 
-enum { STACK_BESIDE_ARRAYS = 64 * 1024 }; /* bytes */
+enum { STACK_BESIDE_ARRAYS = 64 * 1024, PAGE = 65536 }; /* bytes */
+enum { MOST_THREADS = 8 };                              /* unless the page asks for more */
 
 typedef struct Web {
   Aot *a;
   Arena *arena;
   const char *stem, *name; /* of the files, and in C */
+  int64_t stack, thread;   /* bytes of a thread's stack, and of all that a thread beside the first has */
+  int64_t pages;           /* of memory that one thread needs, where it is shared */
 } Web;
 
 /* ---- memory and the two functions -------------------------------------------------------------------------- */
@@ -68,10 +80,80 @@ static void put_call(Web *w, Text *t, int k)
   text_add(t, ");\n");
 }
 
+/* The threads' side of a parallel loop.  A worker sleeps until `started` changes; the thread that calls waits until none
+ * is working, and sleeps for that only where it may: a page's own thread may not. */
+static const char pool_c[] = /* clang-format off */
+    "typedef int32_t (*Body)(int64_t begin, int64_t end, int32_t slot, void *env);\n"
+    "static struct { Body body; void *env; int64_t n, step, next; } loop;\n"
+    "static int32_t thread_count = 1, sleeps, started, working, has_failed;\n"
+    "static char *area;\n"
+    "static char sentence[512];\n\n"
+    "__attribute__((import_module(\"page\"), import_name(\"fail\"))) void page_fail(void);\n\n"
+    "static void take(int32_t slot)\n{\n"
+    "  for (;;) {\n"
+    "    const int64_t begin = __atomic_fetch_add(&loop.next, loop.step, __ATOMIC_SEQ_CST);\n"
+    "    if (begin >= loop.n) return;\n"
+    "    const int64_t end = begin + loop.step;\n"
+    "    loop.body(begin, end < loop.n ? end : loop.n, slot, loop.env);\n"
+    "  }\n}\n\n"
+    "/* Until *at is another value; some time awake first, since the next loop is often near. */\n"
+    "static void wait_for_change(int32_t *at, int32_t value, bool may_sleep)\n{\n"
+    "  for (int i = 0; i < 20000; i++)\n"
+    "    if (__atomic_load_n(at, __ATOMIC_SEQ_CST) != value) return;\n"
+    "  while (__atomic_load_n(at, __ATOMIC_SEQ_CST) == value)\n"
+    "    if (may_sleep) __builtin_wasm_memory_atomic_wait32(at, value, -1);\n"
+    "}\n\n"
+    "static void done(void)\n{\n"
+    "  __atomic_fetch_sub(&working, 1, __ATOMIC_SEQ_CST);\n"
+    "  __builtin_wasm_memory_atomic_notify(&working, 1);\n"
+    "}\n\n"
+    "void lathe_web_parallel(int64_t n, Body body, void *env)\n{\n"
+    "  if (thread_count == 1 || n < 2) {\n"
+    "    body(0, n, 0, env);\n    return;\n  }\n"
+    "  loop.body = body, loop.env = env, loop.n = n, loop.next = 0;\n"
+    "  loop.step = n / (4 * thread_count) + 1;\n"
+    "  __atomic_store_n(&working, thread_count - 1, __ATOMIC_SEQ_CST);\n"
+    "  __atomic_fetch_add(&started, 1, __ATOMIC_SEQ_CST);\n"
+    "  __builtin_wasm_memory_atomic_notify(&started, (unsigned)thread_count - 1);\n"
+    "  take(0);\n"
+    "  for (int32_t left; (left = __atomic_load_n(&working, __ATOMIC_SEQ_CST)) != 0;)\n"
+    "    wait_for_change(&working, left, sleeps);\n"
+    "  if (has_failed) page_fail();\n"
+    "}\n\n"
+    "char *lathe_web_slice(int32_t slot, char *first)\n{\n"
+    "  return slot ? area + (int64_t)(slot - 1) * THREAD + STACK : first;\n}\n\n"
+    "#define EXPORT(name) __attribute__((export_name(#name)))\n\n"
+    "EXPORT(threads) void set_threads(int32_t n, int32_t may_sleep, char *at)\n{\n"
+    "  thread_count = n, sleeps = may_sleep, area = at;\n}\n"
+    "EXPORT(said) char *said(void) { return sentence; }\n"
+    "EXPORT(failed) void failed(void)\n{\n"
+    "  __atomic_store_n(&has_failed, 1, __ATOMIC_SEQ_CST);\n  done();\n}\n"
+    "EXPORT(serve) void serve(int32_t slot)\n{\n"
+    "  for (int32_t seen = 0;; seen++) {\n"
+    "    wait_for_change(&started, seen, true);\n"
+    "    take(slot);\n"
+    "    done();\n"
+    "  }\n}\n\n";
+/* clang-format on */
+
+/* The model's C with its loops handed to the threads. */
+static const char *write_model(Web *w)
+{
+  const char *threads = "#include <stdint.h>\n\n"
+                        "typedef int32_t (*LatheWebBody)(int64_t begin, int64_t end, int32_t slot, void *env);\n"
+                        "void lathe_web_parallel(int64_t n, LatheWebBody, void *env);\n"
+                        "char *lathe_web_slice(int32_t slot, char *first);\n"
+                        "#define PARALLEL(n, body, env) lathe_web_parallel(n, body, env)\n"
+                        "#define SLICE(slot, first) lathe_web_slice(slot, first)\n";
+  return arena_printf(w->arena, "%s#include \"%s.c\"\n", w->a->code.parallel ? threads : "", w->stem);
+}
+
 static const char *write_glue(Web *w)
 {
   Text t = text_new(w->arena);
-  text_printf(&t, "#include \"%s.h\"\n\n", w->stem);
+  text_printf(&t, "#include <stdbool.h>\n#include \"%s.h\"\n\n", w->stem);
+  if (w->a->code.parallel)
+    text_printf(&t, "enum { STACK = %" PRId64 ", THREAD = %" PRId64 " };\n%s", w->stack, w->thread, pool_c);
   put_memory(w, &t);
   text_add(&t, "\n__attribute__((export_name(\"address\"))) void *address(int i)\n{\n  static void *const at[] = {");
   for (int k = 0; k < w->a->p->entry.n; k++) {
@@ -116,138 +198,24 @@ static void put_ports(Text *t, const char *key, int n, const ProgPort *port)
   text_add(t, n ? "\n    ],\n" : "],\n");
 }
 
-/* clang-format off */
-static const char math_js[] =
-    "/* Functions of float64, where the model has some. */\n"
-    "const math = {\n"
-    "  exp: Math.exp, log: Math.log, log2: Math.log2, log10: Math.log10, log1p: Math.log1p, sin: Math.sin,\n"
-    "  cos: Math.cos, tan: Math.tan, asin: Math.asin, acos: Math.acos, atan: Math.atan, sinh: Math.sinh,\n"
-    "  cosh: Math.cosh, tanh: Math.tanh, asinh: Math.asinh, acosh: Math.acosh, atanh: Math.atanh,\n"
-    "  atan2: Math.atan2, hypot: Math.hypot,\n"
-    "  exp2: (x) => 2 ** x,\n"
-    "  fmod: (x, y) => x % y,\n"
-    "  pow: (x, y) => (x === 1 || (x === -1 && Math.abs(y) === Infinity) ? 1 : x ** y),\n"
-    "  erf(x) {\n"
-    "    const a = Math.abs(x);\n"
-    "    if (!(a < 6)) return Number.isNaN(x) ? x : Math.sign(x);\n"
-    "    let term = a, sum = a;  // x + 2/3 x^3 + 4/15 x^5 + ...: no term has another sign\n"
-    "    for (let n = 1; term > sum * 1e-17; n++) sum += term *= (2 * a * a) / (2 * n + 1);\n"
-    "    return Math.sign(x) * Math.min(1, 1.1283791670955126 * Math.exp(-a * a) * sum);\n"
-    "  },\n"
-    "  nextafter(x, y) {\n"
-    "    if (Number.isNaN(x) || Number.isNaN(y)) return NaN;\n"
-    "    if (x === y) return y;\n"
-    "    if (x === 0) return y > 0 ? 5e-324 : -5e-324;\n"
-    "    const bits = new BigInt64Array(new Float64Array([x]).buffer);\n"
-    "    bits[0] += (y > x) === (x > 0) ? 1n : -1n;\n"
-    "    return new Float64Array(bits.buffer)[0];\n"
-    "  },\n"
-    "};\n\n";
-
-static const char model_js[] =
-    "async function compile(source) {\n"
-    "  if (source instanceof WebAssembly.Module) return source;\n"
-    "  if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return WebAssembly.compile(source);\n"
-    "  const local = typeof process === \"object\" && !/^(https?|data|blob):/.test(String(source));\n"
-    "  if (local && !(source instanceof Response)) {  // a file, outside of browsers\n"
-    "    const { readFile } = await import(\"node:fs/promises\");\n"
-    "    return WebAssembly.compile(await readFile(/^file:/.test(source) ? new URL(source) : source));\n"
-    "  }\n"
-    "  const response = source instanceof Response ? source : await fetch(source);\n"
-    "  if (!response.ok) throw new Error(`${response.url}: the server answers ${response.status}`);\n"
-    "  const streams = /^application\\/wasm/.test(response.headers.get(\"Content-Type\"));\n"
-    "  if (streams) return WebAssembly.compileStreaming(response);\n"
-    "  return WebAssembly.compile(await response.arrayBuffer());\n"
-    "}\n\n"
-    "const elements = (port) => port.shape.reduce((n, d) => n * d, 1);\n\n"
-    "/* One model in memory of its own: one run at a time. */\n"
-    "export class Model {\n"
-    "  #exports;\n"
-    "  #views = {};\n\n"
-    "  constructor(exports) {\n"
-    "    this.#exports = exports;\n"
-    "    let at = 0;\n"
-    "    for (const [name, entry] of Object.entries(entries)) {\n"
-    "      const view = (port) => new port.array(exports.memory.buffer, exports.address(at++), elements(port));\n"
-    "      this.#views[name] = { inputs: entry.inputs.map(view), outputs: entry.outputs.map(view) };\n"
-    "    }\n"
-    "  }\n\n"
-    "  get entries() {\n"
-    "    return entries;\n"
-    "  }\n\n"
-    "  get inputs() {\n"
-    "    return Object.values(entries)[0].inputs;\n"
-    "  }\n\n"
-    "  get outputs() {\n"
-    "    return Object.values(entries)[0].outputs;\n"
-    "  }\n\n"
-    "  run(inputs, name = Object.keys(entries)[0]) {\n"
-    "    const entry = entries[name];\n"
-    "    const names = Object.keys(entries).join(\", \");\n"
-    "    if (!entry) throw new Error(`the model has no entry '${name}'; it has ${names}`);\n"
-    "    const known = entry.inputs.map((port) => port.name);\n"
-    "    const { inputs: to, outputs: from } = this.#views[name];\n"
-    "    for (const given of Object.keys(inputs))\n"
-    "      if (!known.includes(given))\n"
-    "        throw new Error(`there is no input '${given}'; there are ${known.join(\", \")}`);\n"
-    "    entry.inputs.forEach((port, i) => {\n"
-    "      const x = inputs[port.name];\n"
-    "      const said = x === undefined ? \"nothing\" : `${x?.constructor?.name} of ${x?.length}`;\n"
-    "      if (!(x instanceof port.array) || x.length !== to[i].length)\n"
-    "        throw new TypeError(\n"
-    "          `input '${port.name}' takes a ${port.array.name} of ${to[i].length} elements (${port.dtype} ` +\n"
-    "            `${port.shape.join(\" x \") || \"scalar\"}), not ${said}`,\n"
-    "        );\n"
-    "      to[i].set(x);\n"
-    "    });\n"
-    "    this.#exports.run(Object.keys(entries).indexOf(name));\n"
-    "    return Object.fromEntries(entry.outputs.map((port, i) => [port.name, from[i].slice()]));\n"
-    "  }\n"
-    "}\n\n"
-    "/* The model; source: an address, a Response, bytes or a WebAssembly.Module. */\n"
-    "export async function load(source = address) {\n"
-    "  const { exports } = await WebAssembly.instantiate(await compile(source), { math });\n"
-    "  return new Model(exports);\n"
-    "}\n";
-
-static const char page_html[] =
-    "<meta charset=\"utf-8\">\n"
-    "<style>\n"
-    "  body { font: 16px/1.5 system-ui, sans-serif; max-width: 48rem; margin: 2rem auto; padding: 0 1rem }\n"
-    "  table { border-collapse: collapse } td, th { text-align: left; padding: 0.2rem 1rem 0.2rem 0 }\n"
-    "  code { overflow-wrap: anywhere }\n"
-    "</style>\n";
-
-static const char page_js[] =
-    "  const row = (...cells) => document.querySelector(\"table\").insertRow().append(\n"
-    "    ...cells.map((text) => Object.assign(document.createElement(\"td\"), { textContent: text })));\n"
-    "  const say = (text) => (document.querySelector(\"#time\").textContent = text);\n"
-    "  try {\n"
-    "    const start = performance.now();\n"
-    "    const model = await load();\n"
-    "    const loaded = performance.now() - start;\n"
-    "    const size = (port) => port.shape.reduce((n, d) => n * d, 1);\n"
-    "    const type = (port) => `${port.dtype} ${port.shape.join(\" x \")}`;\n"
-    "    const text = (x) => (typeof x === \"number\" ? x.toPrecision(4) : x);\n"
-    "    const number = (port) => (port.array.name.startsWith(\"Float\") ? Math.random() : 0);\n"
-    "    const value = (port) => (port.array.name.startsWith(\"Big\") ? 0n : number(port));\n"
-    "    const inputs = Object.fromEntries(\n"
-    "      model.inputs.map((port) => [port.name, port.array.from({ length: size(port) }, () => value(port))]));\n"
-    "    let outputs = model.run(inputs);\n"
-    "    let best = Infinity;\n"
-    "    for (let i = 0; i < 5; i++) {\n"
-    "      const before = performance.now();\n"
-    "      outputs = model.run(inputs);\n"
-    "      best = Math.min(best, performance.now() - before);\n"
-    "    }\n"
-    "    for (const port of model.inputs) row(\"input\", port.name, type(port), \"\");\n"
-    "    for (const port of model.outputs)\n"
-    "      row(\"output\", port.name, type(port), [...outputs[port.name].slice(0, 8)].map(text).join(\", \"));\n"
-    "    say(`loaded in ${loaded.toFixed(1)} ms; a run takes ${best.toFixed(2)} ms`);\n"
-    "  } catch (error) {\n"
-    "    say(String(error));\n"
-    "  }\n";
-/* clang-format on */
+/* What load() makes the memory and the threads of. */
+static void put_threads(Web *w, Text *t)
+{
+  if (!w->a->code.parallel) {
+    text_printf(t, "const oneThread = \"%s\";\n\n",
+                target_has_threads(w->a->p->target) ? "no loop of the model is worth several threads"
+                                                    : "the model was compiled without the feature atomics");
+    return;
+  }
+  text_printf(
+      t,
+      "/* What one thread needs in pages of 64 KB; bytes of each stack, and of what each further thread has. */\n"
+      "const memory = { pages: %" PRId64 ", stack: %" PRId64 ", thread: %" PRId64 " };\n"
+      "const MOST_THREADS = %d, WORKER = \"lathe worker\";\n"
+      "const newWorker = () => new Worker(new URL(\"./%s.js\", import.meta.url), "
+      "{ type: \"module\", name: WORKER });\n\n",
+      w->pages, w->stack, w->thread, MOST_THREADS, w->stem);
+}
 
 static const char *write_module(Web *w)
 {
@@ -268,8 +236,11 @@ static const char *write_module(Web *w)
     text_add(&t, "  },\n");
   }
   text_add(&t, "};\n\n");
-  text_add(&t, math_js);
-  text_add(&t, model_js);
+  put_threads(w, &t);
+  text_add(&t, aot_web_math_js);
+  text_add(&t, aot_web_model_js);
+  if (w->a->code.parallel) text_add(&t, aot_web_worker_js);
+  text_add(&t, w->a->code.parallel ? aot_web_threads_js : aot_web_load_js);
   return text_str(&t);
 }
 
@@ -309,11 +280,16 @@ static const char *write_types(Web *w)
               "/** One model in memory of its own: one run at a time. */\nexport class Model {\n"
               "  private constructor();\n  readonly entries: Readonly<Record<string, Entry>>;\n"
               "  readonly inputs: readonly Port[];\n  readonly outputs: readonly Port[];\n"
+              "  /** How many threads compute a run, and what keeps it to one (\"\": nothing). */\n"
+              "  readonly threads: number;\n  readonly note: string;\n"
+              "  /** Ends the workers; the model cannot run any more. */\n  dispose(): void;\n"
               "  /** Inputs are read; outputs are arrays of their own. */\n%s}\n"
+              "/** threads: as many as there are cores, up to %d, unless a number is given; 1 starts no workers. */\n"
+              "export interface Options {\n  threads?: number;\n}\n"
               "/** source: an address, a Response, bytes or a module; without one %s.wasm beside %s.js. */\n"
-              "export function load(source?: string | URL | Response | BufferSource | WebAssembly.Module): "
-              "Promise<Model>;\n",
-              text_str(&runs), w->stem, w->stem);
+              "export function load(\n  source?: string | URL | Response | BufferSource | WebAssembly.Module,\n"
+              "  options?: Options,\n): Promise<Model>;\n",
+              text_str(&runs), MOST_THREADS, w->stem, w->stem);
   return text_str(&t);
 }
 
@@ -324,7 +300,7 @@ static const char *write_page(Web *w)
               "<!doctype html>\n<!-- the test page of %s.js: a model compiled by Lathe, -->\n%s<title>%s</title>\n"
               "<h1>%s</h1>\n<p id=\"time\">loading …</p>\n<table></table>\n<script type=\"module\">\n"
               "  import { load } from \"./%s.js\";\n%s</script>\n",
-              w->stem, page_html, w->stem, w->stem, w->stem, page_js);
+              w->stem, aot_web_page_html, w->stem, w->stem, w->stem, aot_web_page_js);
   return text_str(&t);
 }
 
@@ -346,12 +322,12 @@ static void write_wasm(Web *w, const char *path)
   aot_files(w->a, w->arena, w->stem, WEIGHTS_BESIDE, &files);
   for (int i = 0; i < files.n; i++)
     file_write(ctx, arena_printf(w->arena, "%s%s", slash, files.v[i].name), files.v[i].bytes, files.v[i].n);
+  write_text(w, slash, "lathe_model.c", write_model(w));
   write_text(w, slash, "lathe_web.c", write_glue(w));
-  const char *const sources[] = {arena_printf(w->arena, "%s%s.c", slash, w->stem),
-                                 arena_printf(w->arena, "%slathe_web.c", slash)};
+  static const char *const sources[] = {"lathe_model", "lathe_web"};
   for (int i = 0; i < 2; i++) {
-    vec_push(w->arena, &objects, arena_printf(w->arena, "%s%d.o", slash, i));
-    code_compile_c(ctx, target, sources[i], objects.v[i]);
+    vec_push(w->arena, &objects, arena_printf(w->arena, "%s%s.o", slash, sources[i]));
+    code_compile_c(ctx, target, arena_printf(w->arena, "%s%s.c", slash, sources[i]), objects.v[i]);
   }
   for (int i = 0; i < files.n; i++)
     if (str_ends(files.v[i].name, ".s")) {
@@ -359,7 +335,7 @@ static void write_wasm(Web *w, const char *path)
       code_assemble_wasm(ctx, target, arena_printf(w->arena, "%s%s", slash, files.v[i].name), build,
                          objects.v[objects.n - 1]);
     }
-  code_link_wasm(ctx, objects.n, objects.v, STACK_BESIDE_ARRAYS + w->a->stack_arrays, path);
+  w->pages = code_link_wasm(ctx, objects.n, objects.v, w->stack, w->a->code.parallel, path);
 }
 
 void aot_check_web(Ctx *ctx, const Target *t, const char *path)
@@ -378,6 +354,8 @@ void aot_export_web(Aot *a, const char *path, const char *folder, const char *st
   Ctx *ctx = a->p->ctx;
   Arena *arena = scratch(ctx);
   Web w = {.a = a, .arena = arena, .stem = stem, .name = linkable_name(arena, stem)};
+  w.stack = (STACK_BESIDE_ARRAYS + a->stack_arrays + PAGE - 1) / PAGE * PAGE;
+  w.thread = w.stack + (a->slice_bytes + 63) / 64 * 64;
   write_wasm(&w, arena_printf(arena, "%s%s.wasm", folder, stem));
   file_write(ctx, path, write_module(&w), strlen(write_module(&w)));
   write_text(&w, folder, arena_printf(arena, "%s.d.ts", stem), write_types(&w));

@@ -44,7 +44,8 @@ typedef struct LowerConfig {
   bool no_partition;    /* keep guards in the loops */
   bool no_vectorize;    /* vector loops become plain ones */
   bool alone;           /* for a program without a runtime: parallel loops become plain ones, and all but small arrays
-                           lie in the workspace, not on the stack */
+                           lie in the workspace, not on the stack … */
+  bool threads;         /* … whose parallel loops stay, for threads of its own */
   const char *dump_dir; /* NULL: none; else each pass writes NN_name.txt */
 } LowerConfig;
 

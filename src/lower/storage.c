@@ -2,7 +2,7 @@
  *
  * lower_pass_serialize_parallel
  *   A parallel loop inside another becomes a plain one, and so does every one of a program that runs without
- *   a runtime.  Thread axes are refused on targets that have none.
+ *   a runtime and without threads.  Thread axes are refused on targets that have none.
  *
  * lower_pass_place_storage
  *   Small constant allocations go on the stack (single variables always, others up to
@@ -39,7 +39,8 @@ static Stmt *serialize_stmt(void *env, Stmt *s)
           "%s: loop '%s' is bound to %s, which target '%s' does not have; build for cuda", z->lo->f->name,
           s->u.loop.var->name, s->u.loop.thread_tag, z->lo->target->text);
   bool parallel = s->kind == S_FOR && s->u.loop.kind == FOR_PARALLEL;
-  if (parallel && (z->depth || lower_for_gpu(z->lo) || z->lo->config.alone)) s->u.loop.kind = FOR_SERIAL;
+  bool alone = z->lo->config.alone && !z->lo->config.threads;
+  if (parallel && (z->depth || lower_for_gpu(z->lo) || alone)) s->u.loop.kind = FOR_SERIAL;
   z->depth += parallel;
   lower_map_children(z->lo->m, s, serialize_stmt, z);
   z->depth -= parallel;

@@ -329,7 +329,7 @@ static void read_option(Reader *r, const char *name, const char *value)
   switch (options[at].kind) {
   case OPT_MCPU: r->cpu = value; break;
   case OPT_MTRIPLE: r->triple = value; break;
-  case OPT_MATTR: r->attrs = value; break;
+  case OPT_MATTR: r->attrs = r->attrs ? arena_printf(ctx_arena(r->ctx), "%s,%s", r->attrs, value) : value; break;
   case OPT_ARCH:
     if (!cuda)
       raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': -arch is for cuda; %s takes -mcpu", r->whole,
@@ -457,7 +457,7 @@ static void choose_machine(Reader *r)
   t->l3_bytes = (int64_t)cpu->l3_kb * 1024;
   t->core = *cpu->core;
   if (native) host_caches(&t->l1_bytes, &t->l2_bytes, &t->l3_bytes);
-  t->num_cores = native ? host_cores() : t->arch == ARCH_ARM || t->arch == ARCH_WASM32 ? 1 : 4;
+  t->num_cores = native ? host_cores() : t->arch == ARCH_ARM ? 1 : 4;
   t->triple = r->triple ? r->triple : default_triple(t->arch, t->cpu);
 }
 
@@ -489,6 +489,16 @@ static void apply_feature(Reader *r, char sign, const char *name, Text *rest)
         target_arch_name(t->arch), hint(scratch(r->ctx), name, known, n));
 }
 
+/* Is the feature in the list, whatever its sign? */
+static bool names_feature(const char *list, const char *feature)
+{
+  size_t n = strlen(feature);
+  for (const char *p = list; (p = strstr(p, feature)); p += n)
+    if (p > list && (p[-1] == '+' || p[-1] == '-') && (p[n] == ',' || !p[n])) return true;
+  return false;
+}
+
+/* Of a feature that is said several times the last counts. */
 static void apply_features(Reader *r)
 {
   Text rest = text_new(ctx_arena(r->ctx));
@@ -500,8 +510,8 @@ static void apply_features(Reader *r)
     if (n < 2 || (word[0] != '+' && word[0] != '-'))
       raise(r->ctx, ERR_ARGUMENT, NOWHERE, "target '%s': feature '%s' in -mattr needs a + or - in front", r->whole,
             word);
-    apply_feature(r, word[0], word + 1, &rest);
     p += n + (p[n] == ',');
+    if (!names_feature(p, word + 1)) apply_feature(r, word[0], word + 1, &rest);
   }
   r->t->attrs = text_str(&rest);
 }
@@ -513,6 +523,8 @@ static bool attrs_have(const Target *t, const char *feature)
     if ((p == t->attrs || p[-1] == ',') && (p[n] == ',' || !p[n])) return true;
   return false;
 }
+
+bool target_has_threads(const Target *t) { return t->arch != ARCH_WASM32 || attrs_have(t, "+atomics"); }
 
 static bool arm_has_neon(const Target *t)
 {
@@ -582,6 +594,7 @@ static void finish_cpu(Reader *r)
   choose_machine(r);
   apply_features(r);
   choose_vectors(t);
+  if (t->arch == ARCH_WASM32 && !target_has_threads(t)) t->num_cores = 1;
   t->is_host = t->arch == target_host_arch() && !(t->features & ~target_host_features()) && !strchr(t->attrs, '+') &&
                (!r->triple || strstr(r->triple, "linux"));
   bool arm = t->arch == ARCH_ARM && (str_starts(t->cpu, "cortex-m") || str_starts(t->triple, "thumb"));
@@ -683,7 +696,7 @@ static const char *spell_out(Arena *arena, const char *text)
   if (str_starts(text, "cortex-m")) return arena_printf(arena, "c -mcpu=%s", text);
   if (n == 7 && str_starts(text, "riscv32")) return arena_printf(arena, "c -mtriple=riscv32-unknown-elf%s", text + n);
   if (n == 4 && str_starts(text, "wasm"))
-    return arena_printf(arena, "c -mtriple=wasm32-unknown-unknown -mattr=+simd128%s", text + n);
+    return arena_printf(arena, "c -mtriple=wasm32-unknown-unknown -mattr=+simd128,+atomics%s", text + n);
   return arena_strdup(arena, text);
 }
 

@@ -11,7 +11,8 @@
  *   llvm -mtriple=aarch64-linux-gnu -mattr=+dotprod,-sve
  *   c     c -mcpu=native     cuda -arch=sm_90
  * or is the name of a microcontroller (cortex-m0plus … cortex-m85, riscv32) or wasm (WebAssembly with vectors of 128
- * bits), which stands for C made for it.
+ * bits and threads), which stands for C made for it.
+ * Features of -mattr add up, and of one that is said twice the last counts: "wasm -mattr=-atomics".
  * Options may also read -keys=…, -num-cores=N, -vector-width=BITS, -device=…,
  * -libs=…, -model=… as TVM writes them.  An unknown kind, option, CPU or feature is
  * an error that names it and the nearest known one.  A kind without a code generator can be
@@ -155,7 +156,9 @@ const char *target_codegen_name(Codegen);
 const char *target_device_kind_name(DeviceKind);
 bool target_has(const Target *, CpuFeature);
 int target_lanes(const Target *, int bits); /* vector_bits / bits, at least 1 */
-int target_align(const Target *);           /* bytes that tensors and workspaces are aligned to; a power of two */
+/* May several threads share memory?  Of WebAssembly that is a feature. */
+bool target_has_threads(const Target *);
+int target_align(const Target *); /* bytes that tensors and workspaces are aligned to; a power of two */
 /* Is there an instruction that adds the products of pairs of bfloat16 to so many float32 lanes? */
 bool target_has_dot(const Target *, int lanes);
 /* ---- dots.c: instructions that add several products to a sum at once ------------------------------------------- */

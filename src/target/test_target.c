@@ -113,7 +113,12 @@ static void test_cpu_names_its_architecture(void **state)
   assert_false(t->broadcast_load);
   assert_int_equal(parse("llvm -mcpu=x86-64-v3")->arch, ARCH_X86_64);
   assert_string_equal(parse("c -mcpu=cortex-m7")->triple, "thumb-none-eabi");
-  assert_string_equal(parse(" wasm ")->text, "c -mtriple=wasm32-unknown-unknown -mattr=+simd128");
+  assert_string_equal(parse(" wasm ")->text, "c -mtriple=wasm32-unknown-unknown -mattr=+simd128,+atomics");
+  assert_string_equal(parse("wasm -mattr=-atomics,+relaxed-simd")->attrs, "+simd128,-atomics,+relaxed-simd");
+  assert_string_equal(parse("wasm -mattr=-simd128 -mattr=+simd128")->attrs, "+atomics,+simd128");
+  assert_int_equal(parse("wasm")->num_cores, 4);
+  assert_int_equal(parse("wasm -mattr=-atomics")->num_cores, 1);
+  assert_false(target_has_threads(parse("llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128")));
 }
 
 static void test_features_follow_each_other(void **state)

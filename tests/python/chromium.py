@@ -5,6 +5,8 @@ import functools
 import http.server
 import json
 import os
+import pathlib
+import runpy
 import shutil
 import subprocess
 import tempfile
@@ -13,17 +15,15 @@ import threading
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-class Handler(http.server.SimpleHTTPRequestHandler):
-    extensions_map = {**http.server.SimpleHTTPRequestHandler.extensions_map, ".wasm": "application/wasm"}
-
-    def log_message(self, *args):
-        """Nothing."""
+SERVER = pathlib.Path(__file__).resolve().parents[2] / "examples/web/serve.py"
 
 
 @contextlib.contextmanager
-def served(folder):
-    """The folder at an address of this machine."""
-    handler = functools.partial(Handler, directory=str(folder))
+def served(folder, isolated=False):
+    """The folder at an address of this machine; isolated: its pages may share memory with workers."""
+    of_example = runpy.run_path(str(SERVER))["Handler"]
+    quiet = type("Quiet", (of_example,), {"isolated": isolated, "log_message": lambda *_: None})
+    handler = functools.partial(quiet, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()

@@ -185,6 +185,150 @@ def test_wrong_inputs_get_a_sentence(digits):
     ]  # fmt: skip
 
 
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+# A convolution, a product of matrices, a softmax whose threads have memory of their own, and the page's Math.
+LOOPS = """
+def @main(%x: Tensor[(1, 16, 40, 40), float32], %w: Tensor[(32, 16, 3, 3), float32],
+          %k: Tensor[(32, 96), float32], %d: Tensor[(300, 400), float64]) {
+  %0 = nn.relu(nn.conv2d(%x, %w, padding=[1, 1, 1, 1]));
+  %1 = reshape(transpose(%0, axes=[0, 2, 3, 1]), newshape=[1600, 32]);
+  (%0, nn.softmax(nn.matmul(%1, %k)), exp(%d))
+}
+"""
+
+# Loads a model, runs it on numbers that are the same every time and prints the outputs' hash with what `show` says.
+HASHED = """
+import { createHash } from "node:crypto";
+import { load } from "MODULE";
+const length = (port) => port.shape.reduce((n, d) => n * d, 1);
+const wave = (port) => port.array.from({ length: length(port) }, (_, i) => Math.sin(i * 0.37) * 2);
+async function run(options, show) {
+  const model = await load(undefined, options);
+  const inputs = Object.fromEntries(model.inputs.map((port) => [port.name, wave(port)]));
+  for (let i = 0; i < 3; i++) {
+    const hash = createHash("sha1");
+    for (const y of Object.values(model.run(inputs))) hash.update(new Uint8Array(y.buffer));
+    console.log(show(model), hash.digest("hex"));
+  }
+  return { model, inputs };
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def loops(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("loops")
+    lib = relay.build(relay.parse(LOOPS), "wasm", executor=Executor("aot", {"interface-api": "plain"}))
+    lib.export_library(folder / "net.js")
+    lib.export_library(folder / "net.c")
+    return folder
+
+
+def in_threads(loops, script, **environment):
+    script = HASHED.replace("MODULE", str(loops / "net.js")) + script
+    done = subprocess.run(["node", "--input-type=module", "-e", script], text=True, capture_output=True, timeout=120,
+                          env={**os.environ, **environment})  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+@needs_node
+def test_threads_give_the_same_bits(loops):
+    said = in_threads(loops, """
+      for (const threads of [1, 2, 3, 6]) (await run({ threads }, (m) => m.threads + " " + m.note)).model.dispose();
+    """)  # fmt: skip
+    notes = ["1 one thread was asked for", "2 ", "3 ", "6 "]
+    assert [line.rsplit(" ", 1)[0] for line in said] == [note for note in notes for _ in range(3)]
+    assert len({line.rsplit(" ", 1)[1] for line in said}) == 1
+
+
+@needs_node
+def test_threads_against_numpy(loops):
+    rng = np.random.default_rng(3)
+    shapes = {"x": (1, 16, 40, 40), "w": (32, 16, 3, 3), "k": (32, 96), "d": (300, 400)}
+    feeds = {name: (rng.standard_normal(shape) / 3).astype("float32") for name, shape in shapes.items()}
+    feeds["d"] = feeds["d"].astype("float64")
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(feeds["x"][0], ((0, 0), (1, 1), (1, 1))), (3, 3), (1, 2))
+    convolved = np.maximum(np.einsum("chwij,ocij->ohw", windows, feeds["w"]), 0)
+    scores = convolved.reshape(32, 1600).T @ feeds["k"]
+    powers = np.exp(scores - scores.max(1, keepdims=True))
+    (gots,) = run_in_node(loops / "net.js", [("main", feeds)])
+    for got, want in zip(gots, [convolved[None], powers / powers.sum(1, keepdims=True), np.exp(feeds["d"])]):
+        got = np.frombuffer(got, want.dtype).reshape(want.shape)
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@needs_node
+def test_an_error_in_a_worker_is_said(loops, tmp_path):
+    """A worker's Math.exp fails: the run that waits for it throws the worker's sentence, and the model is over."""
+    preload = tmp_path / "preload.mjs"
+    preload.write_text("""
+      import { isMainThread } from "node:worker_threads";
+      const exp = Math.exp, cell = new Int32Array(new SharedArrayBuffer(4));
+      let slept = false;
+      Math.exp = (x) => {
+        if (!isMainThread) throw new Error("no exponentials here");
+        if (!slept) Atomics.wait(cell, 0, 0, 500);  // so that a worker gets some of the iterations
+        slept = true;
+        return exp(x);
+      };
+    """)
+    said = in_threads(loops, """
+      const model = await load(undefined, { threads: 3 });
+      const inputs = Object.fromEntries(model.inputs.map((port) => [port.name, wave(port)]));
+      for (let i = 0; i < 2; i++)
+        try { model.run(inputs); } catch (error) { console.log(error.message); }
+    """, NODE_OPTIONS=f"--import {preload}")  # fmt: skip
+    assert said == [
+        "a worker failed: no exponentials here",
+        "the model ended with an error (a worker failed: no exponentials here); load() gives another",
+    ]
+
+
+@needs_node
+def test_one_thread_says_why(loops, digits, tmp_path):
+    show = "const show = (m) => m.threads + ' ' + m.note;"
+    preload = tmp_path / "preload.mjs"
+    preload.write_text('import { isMainThread } from "node:worker_threads";\n'
+                       'if (!isMainThread) throw new Error("no workers here");\n')  # fmt: skip
+    said = in_threads(loops, show + "await run({}, show);", NODE_OPTIONS=f"--import {preload}")
+    assert said[0].startswith("1 a worker did not start: no workers here")
+    said = in_threads(loops, show + "globalThis.crossOriginIsolated = false; await run({}, show);")
+    assert said[0].startswith("1 the page is not cross-origin isolated: its server does not send the headers Cross-Or")
+    lib = relay.build(relay.parse(LOOPS), "wasm -mattr=-atomics", executor=Executor("aot", {"interface-api": "plain"}))
+    lib.export_library(tmp_path / "net.js")
+    said = in_threads(tmp_path, show + "await run({ threads: 4 }, show);")
+    assert said[0].startswith("1 the model was compiled without the feature atomics ")
+    said = node(f'import {{ load }} from "{digits}/model.js"; console.log((await load()).note)')
+    assert said == "no loop of the model is worth several threads\n"
+
+
+@needs_node
+def test_threads_end(loops):
+    """A program of node's ends with workers that still wait; one that was disposed of cannot be run."""
+    said = in_threads(loops, """
+      await run({ threads: 2 }, () => "");
+      const { model, inputs } = await run({ threads: 3 }, () => "");
+      model.dispose();
+      model.dispose();
+      try { model.run(inputs); } catch (error) { console.log(error.message); }
+      for (const threads of [0, 1.5, "2", null])
+        try { await load(undefined, { threads }); } catch (error) { console.log(error.name, error.message); }
+    """)  # fmt: skip
+    assert said[6:] == ["the model was disposed of; load() gives another"] + [
+        f"RangeError threads is a whole number from 1, not {text}" for text in ("0", "1.5", "2", "null")
+    ]
+
+
+@needs_tools
+def test_source_with_loops_needs_no_threads(loops, tmp_path):
+    """The C of a model with parallel loops is a program of one thread unless somebody defines PARALLEL."""
+    done = subprocess.run(["cc", "-std=gnu11", "-Wall", "-Wno-psabi", "-Wno-unused", "-Werror", "-O1", "-c", "net.c",
+                           "-o", tmp_path / "net.o"], cwd=loops, capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
 @needs_node
 def test_mnist(tmp_path):
     place = shared() and shared() / "models/trained/onnx/mnist_8"
@@ -268,6 +412,37 @@ def pages(digits, tmp_path_factory):
     shutil.rmtree(folder / "digits", ignore_errors=True)
     shutil.copytree(digits, folder / "digits")
     return folder
+
+
+@needs_browser
+@pytest.mark.slow
+@pytest.mark.parametrize("isolated", [False, True])
+def test_page_with_threads(loops, isolated):
+    """As many threads as were asked for where the server isolates the page, else one with the reason: the same bits."""
+    with chromium.served(loops, isolated) as url, chromium.browser() as page:
+        page.open(f"{url}/index.html")  # the test page
+        page.wait("document.querySelector('#time').textContent.includes('a run takes')")
+        assert "threads: " in page.run("document.querySelector('#time').textContent")
+        answer = page.run(f"""(async () => {{
+          const {{ load }} = await import("{url}/net.js");
+          const length = (port) => port.shape.reduce((n, d) => n * d, 1);
+          const wave = (port) => port.array.from({{ length: length(port) }}, (_, i) => Math.sin(i * 0.37) * 2);
+          const found = [];
+          for (const threads of [1, 3]) {{
+            const model = await load(undefined, {{ threads }});
+            const inputs = Object.fromEntries(model.inputs.map((port) => [port.name, wave(port)]));
+            const outputs = Object.values(model.run(inputs)).concat(Object.values(model.run(inputs)));
+            found.push({{ threads: model.threads, note: model.note, text: outputs.map((y) => y.join()).join(";") }});
+            model.dispose();
+          }}
+          return {{ isolated: crossOriginIsolated, same: found[0].text === found[1].text,
+                    threads: found.map((f) => f.threads), note: found[1].note }};
+        }})()""")
+        assert answer["isolated"] == isolated and answer["same"]
+        assert answer["threads"] == [1, 3 if isolated else 1]
+        assert answer["note"].startswith("" if isolated else "the page is not cross-origin isolated")
+        assert bool(answer["note"]) != isolated
+        assert not page.complaints
 
 
 @needs_browser
