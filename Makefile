@@ -13,7 +13,7 @@ help:
 	@echo "make demo     a digit classifier and ResNet-18, from ONNX files to programs that run"
 	@echo "make test     all tests but the slow ones; make test-slow: the large networks"
 	@echo "make test-c-backend   tests with a build that has no LLVM, so that everything goes through C"
-	@echo "make test-cross   builds for the other architecture and tests under qemu-user"
+	@echo "make test-cross   builds for the other architecture and tests under qemu-user; models on other machines"
 	@echo "make test-all     everything that the others leave out; PART=K/N runs the Kth of N parts"
 	@echo "make conformance   the public ONNX suites: counts, and what is not passed with its reason"
 	@echo "make asan     the C tests under AddressSanitizer and UBSan, the thread pool under TSan"
@@ -56,7 +56,8 @@ test-c-backend: c-backend
 	@CC=$(CURDIR)/tests/quick-cc $(PYTHON) tests/run.py build-c --select c-backend
 
 # What is built for the other architecture (CROSS_ARCH=x86_64 or aarch64 names it), and what runs there under an
-# emulator: C tests that tests/selection.py names, and models that are compiled here for that architecture.
+# emulator: C tests that tests/selection.py names, and models that are compiled here for that architecture and for
+# machines that no build is for (32-bit ARM, RISC-V, WebAssembly in node).
 cross:
 	@tools/setup build tests python cross
 	@cmake --preset cross -B build-cross $(if $(CROSS_ARCH),-DCROSS_ARCH=$(CROSS_ARCH)) >/dev/null
@@ -65,6 +66,8 @@ cross:
 test-cross: build cross
 	@$(PYTHON) tests/run.py build-cross --runner "tools/cross-run build-cross" --c-only --select cross
 	@LATHE_CROSS=build-cross $(PYTHON) tests/run.py $(BUILD) --python-only --tests tests/python/test_end_to_end.py
+	@tools/setup web
+	@$(PYTHON) tests/run.py $(BUILD) --select machines
 
 # Everything that the others leave out, in units that tests/all.py lists; PART=K/N takes every Nth of them from the Kth.
 test-all: build sanitized cross c-backend

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs what `make test`, `make test-cross`, `make test-c-backend` and `make asan` leave out: networks marked slow, the
-public ONNX suites, more tests of the other architecture, of the C backend and with sanitizers, long fuzzing.
+public ONNX suites, more tests of other architectures, of the C backend and with sanitizers, long fuzzing.
 
     tests/all.py [--part K/N] [--match PART] [--list]
 
@@ -58,6 +58,9 @@ def units():
     for name in selection.cross_rest(ROOT / "build-cross/tests"):
         command = [*ours, "build-cross", "--runner", "tools/cross-run build-cross", "--match", f"^{name}$"]
         found.append((f"cross {name}", command, {}))
+    for name in selection.MACHINES_LATER:
+        command = [*ours, "build", "--python-only", "--machines", name, "--tests", *selection.END_TO_END]
+        found.append((f"machine {name}", command, {}))
     for target in fuzz_targets():
         found.append((f"fuzz {target}", ["sh", "tests/fuzz.sh", "build-fuzz", str(FUZZ_SECONDS), target], {}))
     return sorted(found, key=lambda unit: unit[0])

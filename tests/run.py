@@ -2,11 +2,12 @@
 """Runs the tests of a build folder: layers and symbols, C tests, text cases, pytest (but for those marked slow).
 
     tests/run.py BUILD [--c-only] [--python-only] [--match PART …] [--without PART …] [--select NAME] [--jobs N]
-                 [--runner COMMAND] [--tests FILE …]
+                 [--runner COMMAND] [--tests FILE …] [--machines NAME …]
 
 Tests run --jobs at a time (default: one a CPU, four at most); those that measure threads or memory run alone after
 the others.  --runner is for programs of another architecture: what to put before a C test; --select is a choice
-that tests/selection.py makes.  The last line counts passed, failed and skipped."""
+that tests/selection.py makes; --machines are those of tests/python/machines.py, on each of which test_end_to_end.py runs
+its models.  The last line counts passed, failed and skipped."""
 import argparse
 import concurrent.futures
 import importlib.util
@@ -91,14 +92,14 @@ def c_tests(build, args, count):
         count.add(program.name, *c_test(program, args.runner))
 
 
-def python_tests(build, args, which, jobs, count):
+def python_tests(build, args, which, jobs, count, **env):
     """One pytest over the tests that the expression of markers `which` chooses."""
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.join(folder, "report.xml")
         split = ["-n", str(jobs)] if jobs > 1 and importlib.util.find_spec("xdist") else []
         status, output, seconds = run([sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *split,
                                        "-m", which, "--junitxml", report, *args.tests],
-                                      PYTHONPATH=str(ROOT / "python"), LATHE_LIBRARY_PATH=str(build))
+                                      PYTHONPATH=str(ROOT / "python"), LATHE_LIBRARY_PATH=str(build), **env)
         try:
             suite = ElementTree.parse(report).getroot().find("testsuite").attrib
             total, skipped = int(suite["tests"]), int(suite["skipped"])
@@ -108,7 +109,7 @@ def python_tests(build, args, which, jobs, count):
             failed = 1
         if status == 5:
             status = 0         # pytest found none that `which` chooses, or skipped the whole file
-        name = "python" if jobs > 1 else "python, alone"
+        name = env.get("LATHE_MACHINE") or ("python" if jobs > 1 else "python, alone")
         count.add(name, total - failed - skipped, failed or bool(status), skipped, seconds, output)
         for line in re.findall(r"^SKIPPED.*$", output, re.M):
             print("   " + line)
@@ -126,6 +127,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="how many tests at a time")
     parser.add_argument("--runner", type=shlex.split, default=[], help="what to put before a C test")
     parser.add_argument("--tests", nargs="+", default=["tests/python"], help="files for pytest")
+    parser.add_argument("--machines", nargs="+", help="where test_end_to_end.py runs its models, one after the other")
     args = parser.parse_args()
     for option, chosen in selection.SELECTIONS.get(args.select, {}).items():
         setattr(args, option, chosen)
@@ -139,7 +141,10 @@ def main():
         count.add("symbols", not problems, bool(problems), 0, 0, "\n".join(problems))
     if not args.python_only:
         c_tests(build, args, count)
-    if args.python_only or not (args.match or args.c_only):
+    for machine in args.machines or []:
+        if not python_tests(build, args, "not slow", args.jobs, count, LATHE_MACHINE=machine):
+            count.add(machine, 0, 1, 0, 0, "pytest ran no test")
+    if not args.machines and (args.python_only or not (args.match or args.c_only)):
         ran = python_tests(build, args, "not slow and not alone", args.jobs, count)
         ran += python_tests(build, args, "alone and not slow", 1, count)
         if not ran:

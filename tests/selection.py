@@ -25,9 +25,16 @@ C_BACKEND = ["attention", "build", "cli", "closures", "end_to_end", "fast_math",
 ASAN_LATER = ["^build_test_impl_(attention|conv|fast|matmul|transpose)$", "^codegen_test_llvm_expr$",
               "^driver_test_random_graphs$"]
 
+# Machines of tests/python/machines.py on which the models of test_end_to_end.py run, compiled here: those that
+# `make test-cross` takes, and those that tests/all.py adds.
+END_TO_END = ["tests/python/test_end_to_end.py"]
+MACHINES = ["armv7-neon", "riscv64-v", "node"]
+MACHINES_LATER = ["aarch64", "armv7", "chromium", "riscv64", "x86-64"]
+
 SELECTIONS = {
     "asan": {"without": ASAN_LATER},
     "cross": {"match": CROSS},
+    "machines": {"python_only": True, "tests": END_TO_END, "machines": MACHINES},
     "c-backend": {"without": C_BACKEND_LATER, "tests": [f"tests/python/test_{name}.py" for name in C_BACKEND]},
 }
 

@@ -498,12 +498,13 @@ static bool names_feature(const char *list, const char *feature)
   return false;
 }
 
-/* Of a feature that is said several times the last counts. */
+/* Of a feature that is said several times the last counts.  Linux on RISC-V has some whatever is said. */
 static void apply_features(Reader *r)
 {
   Text rest = text_new(ctx_arena(r->ctx));
   const char *attrs = r->attrs;
-  if (!attrs && r->t->arch == ARCH_RISCV64 && strstr(r->t->triple, "linux")) attrs = "+m,+a,+f,+d,+c";
+  if (r->t->arch == ARCH_RISCV64 && strstr(r->t->triple, "linux"))
+    attrs = arena_printf(scratch(r->ctx), "+m,+a,+f,+d,+c%s%s", attrs ? "," : "", attrs ? attrs : "");
   for (const char *p = attrs ? attrs : ""; *p;) {
     size_t n = strcspn(p, ",");
     const char *word = arena_strndup(scratch(r->ctx), p, n);

@@ -116,6 +116,7 @@ static void test_cpu_names_its_architecture(void **state)
   assert_string_equal(parse(" wasm ")->text, "c -mtriple=wasm32-unknown-unknown -mattr=+simd128,+atomics");
   assert_string_equal(parse("wasm -mattr=-atomics,+relaxed-simd")->attrs, "+simd128,-atomics,+relaxed-simd");
   assert_string_equal(parse("wasm -mattr=-simd128 -mattr=+simd128")->attrs, "+atomics,+simd128");
+  assert_string_equal(parse("llvm -mtriple=riscv64-linux-gnu -mattr=+v,-c")->attrs, "+m,+a,+f,+d,+v,-c");
   assert_int_equal(parse("wasm")->num_cores, 4);
   assert_int_equal(parse("wasm -mattr=-atomics")->num_cores, 1);
   assert_false(target_has_threads(parse("llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128")));

@@ -2,7 +2,8 @@
 
 It needs numpy and pytest alone, starts no other program, and stays small: tools/device-check runs it on machines that
 have what no emulator knows.  With LATHE_CROSS=FOLDER, a build for another architecture, the models are compiled here
-for that one, and only the program of that folder that runs them is emulated (`make test-cross`)."""
+for that one, and only the program of that folder that runs them is emulated (`make test-cross`).  With
+LATHE_MACHINE=NAME they are compiled for one of the machines of machines.py, and run there."""
 
 import os
 import pathlib
@@ -18,6 +19,14 @@ from lathe.contrib import graph_executor
 
 HERE = pathlib.Path(__file__).resolve().parents[2]
 CROSS = pathlib.Path(os.environ["LATHE_CROSS"]).resolve() if "LATHE_CROSS" in os.environ else None
+MACHINE = None
+if "LATHE_MACHINE" in os.environ:
+    import machines
+
+    MACHINE = machines.machine(os.environ["LATHE_MACHINE"])
+needs_open_sizes = pytest.mark.skipif(
+    MACHINE is not None and not MACHINE.serves_open_sizes, reason="programs ahead of time have all sizes fixed"
+)
 
 # What is compiled for: the plainest processor, one with all that the emulator knows, and C for the cross compiler.
 CROSS_TARGETS = {
@@ -27,6 +36,8 @@ CROSS_TARGETS = {
 
 
 def targets():
+    if MACHINE:
+        return [MACHINE.target]
     if CROSS is None:
         return ["llvm -mcpu=native" if call("build_info")[0] else "c"]
     arch = (CROSS / "sysroot/.packages").read_text().split()[0]
@@ -59,7 +70,9 @@ def run(request, tmp_path):
 
     def compile_and_run(mod, params, inputs, level=3):
         with lathe.transform.PassContext(opt_level=level):
-            lib = relay.build(mod, target=request.param, params=params)
+            lib = MACHINE.build(mod, params) if MACHINE else relay.build(mod, target=request.param, params=params)
+        if MACHINE:
+            return MACHINE.run(lib, inputs, tmp_path)
         return run_there(lib, inputs, tmp_path) if CROSS else run_here(lib, inputs)
 
     return compile_and_run
@@ -214,6 +227,7 @@ def test_recurrent(check, rng):
     check(lambda x, w, r: relay.nn.lstm(x, w, r, hidden_size=hidden)[0], [x], want, w=w, r=r, rtol=1e-4, atol=1e-4)
 
 
+@needs_open_sizes
 @pytest.mark.parametrize("rows", [1, 6])
 def test_open_sizes(check, rng, rows):
     x = rng.normal(size=(rows, 5, 9, 8)).astype("float32")
@@ -228,6 +242,7 @@ def test_open_sizes(check, rng, rows):
     check(lambda a, b: relay.nn.softmax(relay.nn.dense(a, b)), [a], want, rtol=1e-4, open=[0], w=b)
 
 
+@needs_open_sizes
 def test_sizes_that_data_decide(check, rng):
     x = rng.integers(0, 3, (5, 11)).astype("int32")
     check(lambda x: relay.argwhere(x), [x], np.argwhere(x).astype("int32"))

@@ -3,6 +3,7 @@ ONNX Runtime."""
 
 import os
 import pathlib
+import runpy
 import shutil
 import struct
 import subprocess
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import lathe
+from machines import HAS_V, MACHINES, NAMES, tools, with_libraries
 from networks import run_onnxruntime
 
 pytest.importorskip("onnxruntime")
@@ -22,16 +24,6 @@ SHAPE = ["--shape", "pixels=1,1,8,8"]
 HAS_CLANG = bool(shutil.which("clang-19") or shutil.which("clang"))
 
 pytestmark = pytest.mark.skipif(not lathe.runtime.enabled("llvm"), reason="it is LLVM that knows other machines")
-
-# Triple, options, emulator.
-MACHINES = {
-    "x86-64": ("x86_64-linux-gnu", "", ["qemu-x86_64"]),
-    "aarch64": ("aarch64-linux-gnu", "", ["qemu-aarch64"]),
-    "armv7": ("arm-linux-gnueabihf", "-mcpu=cortex-a9", ["qemu-arm"]),
-    "armv7-neon": ("arm-linux-gnueabihf", "-mcpu=cortex-a9 -mattr=+neon", ["qemu-arm", "-cpu", "cortex-a15"]),
-    "riscv64": ("riscv64-linux-gnu", "", ["qemu-riscv64"]),
-    "riscv64-v": ("riscv64-linux-gnu", "-mattr=+v", ["qemu-riscv64", "-cpu", "rv64,v=true,vext_spec=v1.0"]),
-}
 
 FOR_RUNTIME = """
 #include <stdio.h>
@@ -67,26 +59,12 @@ int main(void)
   return 0;
 }
 """
-# What the kernel says of vectors on RISC-V, which qemu 7.2 keeps for itself.
-HAS_V = "unsigned long getauxval(unsigned long what) { return what == 16 ? 1ul << 21 : 0; }\n"
 
 
 def sh(*args, **options):
     done = subprocess.run([str(a) for a in args], capture_output=True, timeout=300, **options)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
-
-
-def tools(name):
-    triple, options, emulator = MACHINES[name]
-    if not shutil.which(f"{triple}-gcc") or not shutil.which(emulator[0]):
-        pytest.skip(f"needs {triple}-gcc and {emulator[0]} (tools/setup cross)")
-    return triple, f"llvm -mtriple={triple} {options}".strip(), with_libraries(emulator, triple)
-
-
-def with_libraries(emulator, triple):
-    """It finds the machine's C library where the cross compiler has it."""
-    return [*emulator, "-L", f"/usr/{triple}"] if pathlib.Path(f"/usr/{triple}/lib").is_dir() else emulator
 
 
 def make_program(folder, triple, target, ahead, ending="o", before=""):
@@ -97,6 +75,12 @@ def make_program(folder, triple, target, ahead, ending="o", before=""):
     sh(f"{triple}-gcc", "-w", "-O1", folder / "program.c", folder / f"net.{ending}", *runtime, "-lm",
        "-o", folder / "program")  # fmt: skip
     return folder / "program"
+
+
+def test_every_machine_is_in_a_selection():
+    """`make test-cross` and `make test-all` together run test_end_to_end.py on each."""
+    chosen = runpy.run_path(str(ROOT / "tests/selection.py"))
+    assert sorted(chosen["MACHINES"] + chosen["MACHINES_LATER"]) == sorted(NAMES)
 
 
 @pytest.mark.slow
