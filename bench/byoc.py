@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Networks with the libraries that have a plugin: how much of them goes there, and what that costs.
 
-    bench/byoc.py [--compilers openblas,dnnl] [--networks resnet18,mobilenet_v2,bert] [--count | --choose] [--small]
+    bench/byoc.py [--compilers openblas,dnnl,onnxruntime] [--networks resnet18,mobilenet_v2,bert] [--count | --choose] [--small]
 
 Each network is given to each library as far as its patterns go.  Printed are the convolutions and products that went
 there, their part of all operations of such, the largest difference of the results over the largest value, and the
@@ -66,7 +66,7 @@ def seconds(runs):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--compilers", default="openblas,dnnl")
+    parser.add_argument("--compilers", default="openblas,dnnl,onnxruntime")
     parser.add_argument("--networks", default="resnet18,mobilenet_v2,bert")
     parser.add_argument("--count", action="store_true")
     parser.add_argument("--choose", action="store_true")

@@ -12,7 +12,8 @@ function(add_plugin name library)
   install(TARGETS lathe_plugin_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lathe-plugins)
 endfunction()
 
-add_plugin(npu "")   # simulated: it needs no library
+add_plugin(npu "")                        # simulated: it needs no library
+add_plugin(onnxruntime ${CMAKE_DL_LIBS})   # whose library is opened when a model is loaded
 
 find_path(CBLAS_INCLUDE cblas.h)
 find_library(OPENBLAS openblas)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.util
 import os
 from ctypes import POINTER, Structure, Union, c_char, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 from pathlib import Path
@@ -307,9 +308,24 @@ def _declare_models(lib: ctypes.CDLL) -> None:
     lib.lathe_rt_executor_watch.restype = None
 
 
+def _name_onnxruntime() -> None:
+    """Tells the plugin for ONNX Runtime of the library in Python's package of it, where nobody named another."""
+    try:
+        found = importlib.util.find_spec("onnxruntime")
+    except (ImportError, ValueError):
+        found = None
+    if "LATHE_ONNXRUNTIME_LIBRARY" in os.environ or found is None:
+        return
+    for folder in found.submodule_search_locations or ():
+        for path in sorted(Path(folder, "capi").glob("libonnxruntime.so*"), reverse=True):
+            os.environ["LATHE_ONNXRUNTIME_LIBRARY"] = str(path.resolve())
+            return
+
+
 @functools.lru_cache(maxsize=None)
 def runtime() -> ctypes.CDLL:
     """The runtime, with its functions declared."""
+    _name_onnxruntime()
     lib = _load("liblathe_rt.so.2")
     err = POINTER(RtError)
     lib.lathe_rt_module_load.argtypes = [c_char_p, POINTER(c_void_p), err]

@@ -42,19 +42,40 @@ def from_onnx(
     export_node_renamed_model_path: Any = None,
     *,
     external_data_root: Optional[str] = None,
+    external: Optional[str] = None,
 ) -> Tuple[IRModule, Dict[str, Any]]:
     """A module and its parameters from a model (an onnx.ModelProto, its bytes, or a path).
 
     shape binds the sizes of inputs by name: {"input": (1, 3, 224, 224)}; -1, None and relay.Any()
     stay symbolic, and so does a range, (1, 8): kernels are chosen for its middle and serve every size.
     Weights are constants of the module unless freeze_params is False: then they are parameters and come
-    in the dictionary.  Types are the model's: dtype and convert_config, which TVM needs, change nothing."""
+    in the dictionary.  Types are the model's: dtype and convert_config, which TVM needs, change nothing.
+
+    external="onnxruntime" leaves nodes that Lathe has no converter for to ONNX Runtime, which then is needed when the
+    model runs."""
     if export_node_renamed_model_path is not None:
         raise error.UnsupportedError(
             "from_onnx: export_node_renamed_model_path is not supported; a node without a name goes by its first output"
         )
+    if external is not None:
+        return _with_external(model, shape, opset, freeze_params, external_data_root, external), {}
     mod, params, _ = import_onnx(model, shape, opset, not freeze_params, external_data_root)
     return mod, params
+
+
+def _with_external(
+    model: Any, shape: Any, opset: Optional[int], freeze_params: bool, root: Optional[str], external: str
+) -> IRModule:
+    from .onnx_external import import_external
+
+    if external != "onnxruntime":
+        raise error.ArgumentError(f"from_onnx: external is \"onnxruntime\", not {external!r}")
+    if not freeze_params or root is not None:
+        raise error.UnsupportedError(
+            "from_onnx: with external, weights are constants and lie beside the model; leave freeze_params and "
+            "external_data_root alone"
+        )
+    return import_external(model, shape, lambda data: import_onnx(data, shape, opset)[0])
 
 
 def import_onnx(
