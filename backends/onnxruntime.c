@@ -83,10 +83,10 @@ static LatheRtCode check(OrtStatus *s, LatheRtCode code, const char *what, Lathe
   ort.ReleaseStatus(s);
   return code;
 }
-#define TRY(call, code, what)                             \
-  do {                                                    \
-    LatheRtCode try_code = check(call, code, what, err);  \
-    if (try_code != LATHE_RT_OK) return try_code;         \
+#define TRY(call, code, what)                            \
+  do {                                                   \
+    LatheRtCode try_code = check(call, code, what, err); \
+    if (try_code != LATHE_RT_OK) return try_code;        \
   } while (0)
 
 /* ---- the library ---------------------------------------------------------------------------- */
@@ -192,9 +192,9 @@ static void free_region(void *self)
 
 /* By ONNX's number of a type of elements; bits 0: none of ours. */
 static const LatheRtDType dtypes[] = {
-  [1] = {2, 32, 1}, [2] = {1, 8, 1},   [3] = {0, 8, 1},   [4] = {1, 16, 1},  [5] = {0, 16, 1},  [6] = {0, 32, 1},
-  [7] = {0, 64, 1}, [9] = {6, 8, 1},   [10] = {2, 16, 1}, [11] = {2, 64, 1}, [12] = {1, 32, 1}, [13] = {1, 64, 1},
-  [16] = {4, 16, 1}};
+  [1] = {2, 32, 1},  [2] = {1, 8, 1},   [3] = {0, 8, 1},  [4] = {1, 16, 1},  [5] = {0, 16, 1},
+  [6] = {0, 32, 1},  [7] = {0, 64, 1},  [9] = {6, 8, 1},  [10] = {2, 16, 1}, [11] = {2, 64, 1},
+  [12] = {1, 32, 1}, [13] = {1, 64, 1}, [16] = {4, 16, 1}};
 
 static LatheRtCode read_type(const OrtType *t, Region *r, int i, LatheRtError *err)
 {
