@@ -450,7 +450,8 @@ def _generate(func: Any) -> Any:
     one = "  const int8_t *in1 = in0;\n" if "in1" in layer.body and len(g.inputs) == 1 else ""
     memory = f"  int64_t scratch[{layer.scratch // 8 + 1}];\n" if layer.scratch else ""
     head = f"int32_t {g.symbol}({', '.join(data)}, int8_t *out)\n"
-    return CSource(f"{_HEAD}{head}{{\n{one}{memory}{layer.body}  return status;\n}}\n", {f"{g.symbol}_{k}": v for k, v in layer.constants.items()})
+    body = f"{{\n{one}{memory}{layer.body}  return status;\n}}\n"
+    return CSource(_HEAD + head + body, {f"{g.symbol}_{k}": v for k, v in layer.constants.items()})
 
 
 register_func(f"relay.ext.{COMPILER}", _generate, override=True)
