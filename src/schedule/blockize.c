@@ -2,9 +2,10 @@
  *
  *   for i0, j0, i1, j1:  C(vi = i0*16 + i1, vj = j0*16 + j1)
  * blockized at i1
- *   for i0, j0:  C_o(vio = i0, vjo = j0) { for i1, j1:  C(vi = vio*16 + i1, …) }
+ *   for i0, j0:  C_o(vi_o = i0, vj_o = j0) { for i1, j1:  C(vi_i = i1, vj_i = j1), vi := vi_o*16 + vi_i }
  * Each binding has to come apart into a multiple of the inner extent, over the outer
- * loops, and a part over the inner ones.  A reduction's init moves to the outer block. */
+ * loops, and a part over the inner ones; a variable without an inner part is the outer block's
+ * alone.  A reduction's init moves to the outer block. */
 #include "schedule/engine.h"
 
 typedef struct Tile {
@@ -14,6 +15,7 @@ typedef struct Tile {
   Analyzer *an;
   int ninner, nouter;
   Stmt **inner, **outside; /* loops inside (the given one first) and outside of the tile */
+  Map values;              /* the block's variables by the two blocks' */
 } Tile;
 
 static bool uses_loops(const Expr *e, int n, Stmt *const *loop)
@@ -37,45 +39,69 @@ _Noreturn static void refuse(Tile *v, const BlockIter *it, const char *why)
         why);
 }
 
-/* Takes one binding apart: the outer block's variable, and the inner binding over it. */
-static void split_iter(Tile *v, BlockIter *it, BlockIter *out)
+/* Takes one binding apart: the outer block's variable, and the inner one's.  False: there is no inner one. */
+static bool split_iter(Tile *v, BlockIter *it, BlockIter *out)
 {
   Sched *s = v->s;
   Module *m = s->m;
+  Arena *tmp = scratch(s->ctx);
+  const Var *old = it->var;
   const Expr *outer = at_first(v, it->value, v->ninner, v->inner);
   const Expr *inner = expr_simplify(v->an, expr_sub(m, it->value, outer));
-  const Var *var = var_new(m, arena_printf(m->arena, "%so", it->var->name), it->var->dtype, VAR_PLAIN);
+  const Var *var = var_new(m, arena_printf(m->arena, "%s_o", old->name), old->dtype, VAR_PLAIN);
   *out = (BlockIter){var, it->min, it->extent, it->kind, outer};
   if (uses_loops(inner, v->nouter, v->outside)) refuse(v, it, "does not come apart into an outer and an inner part");
   if (!uses_loops(inner, v->ninner, v->inner)) {
-    it->value = var_expr(var);
-    return;
+    map_put(tmp, &v->values, old, (void *)var_expr(var));
+    return false;
   }
-  const Var **vars = arena_array(scratch(s->ctx), const Var *, v->ninner);
+  const Var **vars = arena_array(tmp, const Var *, v->ninner);
   for (int i = 0; i < v->ninner; i++) vars[i] = LOOPVAR(v->inner[i]);
   const Expr *lo, *hi;
   if (!analyzer_relax(v->an, inner, v->ninner, vars, &lo, &hi) ||
       !analyzer_prove_equal(v->an, lo, sched_const_like(s, lo, 0)))
     refuse(v, it, "has an inner part that does not start at 0");
   const Expr *extent = expr_simplify(v->an, expr_add(m, hi, sched_const_like(s, hi, 1)));
-  out->min = sched_const_like(s, it->min, 0);
+  const Var *own = var_new(m, arena_printf(m->arena, "%s_i", old->name), old->dtype, VAR_PLAIN);
+  const Expr *base; /* of the tile */
   if (!uses_loops(outer, v->nouter, v->outside)) {
     if (!analyzer_prove_equal(v->an, extent, it->extent))
       refuse(v, it, "covers only a part of its domain, and always the same");
+    out->min = out->value = sched_const_like(s, it->min, 0);
     out->extent = sched_const_like(s, it->min, 1);
-    out->value = out->min;
-    it->value = expr_add(m, outer, inner);
-    return;
+    base = outer;
+  } else {
+    const Expr *number = expr_simplify(v->an, expr_floordiv(m, outer, extent));
+    if (!expr_is_int(it->min, 0) || !analyzer_prove_equal(v->an, expr_mul(m, number, extent), outer))
+      refuse(v, it, "has an outer part that is not a multiple of the inner extent");
+    const Expr *count = expr_simplify(v->an, expr_floordiv(m, it->extent, extent));
+    if (!analyzer_prove_equal(v->an, expr_mul(m, count, extent), it->extent))
+      refuse(v, it, "does not divide its domain into whole tiles");
+    out->min = sched_const_like(s, it->min, 0);
+    out->value = number;
+    out->extent = count;
+    base = expr_mul(m, var_expr(var), extent);
   }
-  const Expr *number = expr_simplify(v->an, expr_floordiv(m, outer, extent));
-  if (!expr_is_int(it->min, 0) || !analyzer_prove_equal(v->an, expr_mul(m, number, extent), outer))
-    refuse(v, it, "has an outer part that is not a multiple of the inner extent");
-  const Expr *count = expr_simplify(v->an, expr_floordiv(m, it->extent, extent));
-  if (!analyzer_prove_equal(v->an, expr_mul(m, count, extent), it->extent))
-    refuse(v, it, "does not divide its domain into whole tiles");
-  out->value = number;
-  out->extent = count;
-  it->value = expr_add(m, expr_mul(m, var_expr(var), extent), inner);
+  *it = (BlockIter){own, sched_const_like(s, it->min, 0), extent, it->kind, inner};
+  bool plain = expr_is_int(base, 0);
+  map_put(tmp, &v->values, old, (void *)(plain ? var_expr(own) : expr_add(m, base, var_expr(own))));
+  return true;
+}
+
+/* Gives the outer block its variables, and leaves the inner one those of its tile. */
+static void split_iters(Tile *v)
+{
+  Block *b = v->b;
+  int kept = 0;
+  v->outer->niter = b->niter;
+  v->outer->iter = arena_array(v->s->m->arena, BlockIter, b->niter);
+  for (int i = 0; i < b->niter; i++) {
+    BlockIter it = b->iter[i];
+    if (split_iter(v, &it, &v->outer->iter[i])) b->iter[kept++] = it;
+  }
+  b->niter = kept;
+  stmt_substitute(v->s->m, b->body, &v->values);
+  if (b->init) stmt_substitute(v->s->m, b->init, &v->values);
 }
 
 static void split_predicate(Tile *v)
@@ -155,10 +181,8 @@ Stmt *sched_blockize_loop(Sched *s, Stmt *loop)
   v.an = facts_analyzer(s, v.block);
   v.outer = arena_new_of(s->m->arena, Block);
   v.outer->name = tree_block_name(s, arena_printf(tmp, "%s_o", v.b->name));
-  v.outer->niter = v.b->niter;
-  v.outer->iter = arena_array(s->m->arena, BlockIter, v.b->niter);
   split_predicate(&v);
-  for (int i = 0; i < v.b->niter; i++) split_iter(&v, &v.b->iter[i], &v.outer->iter[i]);
+  split_iters(&v);
   if (v.b->init) move_init(&v);
   Stmt *place = stmt_nop(s->m);
   stmt_replace(s->f, loop, place);
@@ -167,6 +191,7 @@ Stmt *sched_blockize_loop(Sched *s, Stmt *loop)
   tree_replace(s, place, outer);
   if (facts_guarded(s, v.block)) vec_push(s->m->arena, &s->guarded, outer->id);
   facts_simplify_below(s, outer);
+  sched_simplify_body(s, v.block);
   facts_refresh(s, outer);
   return outer;
 }

@@ -6,7 +6,8 @@
  * reindex      as these, but the copy is indexed by the block's own variables;
  *              reindex_cache_read, reindex_cache_write: by a map of them
  * The cache has the shape of the buffer; lowering cuts it down to the part that is
- * used between its allocation and its last use. */
+ * used between its allocation and its last use.  In a block that runs a part of its domain
+ * at a time it has the shape of that part. */
 #include "schedule/engine.h"
 
 /* The same in a block's own scope, where only a part of the domains runs at a time. */
@@ -144,20 +145,124 @@ static Box touched(Sched *s, Analyzer *an, const Buffer *buffer, bool write, int
   return box;
 }
 
-static Stmt *copy_block(Sched *s, const char *name, const Buffer *from, const Buffer *to, const Box *box, Analyzer *an)
+static const Expr *box_extent(Sched *s, Analyzer *an, const Box *box, int d)
+{
+  return expr_simplify(an,
+                       expr_add(s->m, expr_sub(s->m, box->hi[d], box->lo[d]), sched_const_like(s, box->lo[d], 1)));
+}
+
+/* cropped: the one of the two that has the shape of the box, or NULL. */
+static Stmt *copy_block(Sched *s, const char *name, const Buffer *from, const Buffer *to, const Buffer *cropped,
+                        const Box *box, Analyzer *an)
 {
   Arena *tmp = scratch(s->ctx);
   int n = from->ndim;
   const Var **vars = arena_array(tmp, const Var *, n);
   const Expr **extent = arena_array(tmp, const Expr *, n);
   const Expr **index = arena_array(tmp, const Expr *, n);
+  const Expr **own = arena_array(tmp, const Expr *, n);
   for (int d = 0; d < n; d++) {
-    vars[d] = var_new(s->m, arena_printf(s->m->arena, "v%d", d), box->lo[d]->dtype, VAR_PLAIN);
-    extent[d] =
-        expr_simplify(an, expr_add(s->m, expr_sub(s->m, box->hi[d], box->lo[d]), sched_const_like(s, box->lo[d], 1)));
-    index[d] = expr_is_int(box->lo[d], 0) ? var_expr(vars[d]) : expr_add(s->m, var_expr(vars[d]), box->lo[d]);
+    DType dtype = box->buffer->shape[d]->dtype;
+    vars[d] = var_new(s->m, arena_printf(s->m->arena, "v%d", d), dtype, VAR_PLAIN);
+    extent[d] = expr_simplify(an, expr_cast(s->m, dtype, box_extent(s, an, box, d)));
+    own[d] = var_expr(vars[d]);
+    bool whole = expr_is_int(box->lo[d], 0);
+    index[d] = whole ? own[d] : expr_add(s->m, expr_cast(s->m, dtype, box->lo[d]), own[d]);
   }
-  return sched_plain_block(s, name, n, vars, extent, stmt_store(s->m, to, n, index, expr_load(s->m, from, n, index)));
+  const Expr *value = expr_load(s->m, from, n, from == cropped ? own : index);
+  return sched_plain_block(s, name, n, vars, extent, stmt_store(s->m, to, n, to == cropped ? own : index, value));
+}
+
+/* ---- a cache of the shape of the part that it holds ------------------------------------------- */
+
+typedef struct Crop {
+  Sched *s;
+  Analyzer *an;
+  const Buffer *cache;
+  const Box *box;
+} Crop;
+
+static const Expr **cropped_index(Crop *v, const Expr *const *index)
+{
+  int n = v->cache->ndim;
+  const Expr **out = arena_array(v->s->m->arena, const Expr *, n);
+  for (int d = 0; d < n; d++) out[d] = expr_simplify(v->an, expr_sub(v->s->m, index[d], v->box->lo[d]));
+  return out;
+}
+
+static const Expr *crop_load(Rewriter *rw, const Expr *e)
+{
+  Crop *v = rw->env;
+  if (e->kind != E_LOAD || e->u.buffer != v->cache) return e;
+  return expr_load(rw->m, v->cache, v->cache->ndim, cropped_index(v, e->arg));
+}
+
+static const Expr *crop_expr(void *env, const Expr *e) { return expr_rewrite(env, e); }
+
+static bool crop_store(void *env, Stmt *st)
+{
+  Crop *v = env;
+  if (st->kind == S_STORE && st->u.store.buffer == v->cache) st->u.store.index = cropped_index(v, st->u.store.index);
+  return true;
+}
+
+static bool crop_regions(void *env, Stmt *st)
+{
+  Crop *v = env;
+  Block *b = st->kind == S_BLOCK ? BLOCK(st) : NULL;
+  for (int i = 0; b && i < b->nreads + b->nwrites; i++) {
+    Region *r = i < b->nreads ? &b->reads[i] : &b->writes[i - b->nreads];
+    if (r->buffer == v->cache) r->min = cropped_index(v, r->min);
+  }
+  return true;
+}
+
+/* A block's accesses to the cache, counted from the first element that it holds. */
+static void crop_block(Crop *v, Stmt *block)
+{
+  stmt_visit(block, crop_regions, v);
+  Rewriter rw = {.m = v->s->m, .fn = crop_load, .env = v, .arena = scratch(v->s->ctx)};
+  stmt_visit(block, crop_store, v);
+  stmt_rewrite_exprs(block, crop_expr, &rw);
+}
+
+typedef struct Addressed {
+  const Buffer *buffer;
+  bool found;
+} Addressed;
+
+static bool note_view(void *env, Stmt *st)
+{
+  Addressed *v = env;
+  for (int i = 0; st->kind == S_BLOCK && i < BLOCK(st)->nmatches; i++)
+    v->found |= BLOCK(st)->matches[i].source.buffer == v->buffer;
+  return true;
+}
+
+static void note_address(void *env, Stmt *holder, const Expr *e)
+{
+  Addressed *v = env;
+  (void)holder;
+  v->found |= expr_uses_var(e, v->buffer->data);
+}
+
+/* The cache's shape: the box's in a block that runs a part of its domain, where only elements of it are accessed;
+ * else, NULL, the buffer's. */
+static const Expr **cropped_shape(Sched *s, Analyzer *an, Stmt *scope, const Stmt *loop, const Box *box, int n,
+                                  Stmt *const *block)
+{
+  Addressed v = {.buffer = box->buffer};
+  const Expr **shape = arena_array(scratch(s->ctx), const Expr *, box->buffer->ndim);
+  if (!BLOCK(scope)->niter || loop) return NULL;
+  for (int i = 0; i < n; i++) {
+    stmt_visit(block[i], note_view, &v);
+    stmt_visit_exprs(block[i], note_address, &v);
+  }
+  for (int d = 0; d < box->buffer->ndim; d++) {
+    shape[d] = box_extent(s, an, box, d);
+    v.found |= shape[d]->kind != E_INT;
+  }
+  return v.found ? NULL : shape;
 }
 
 static const char *cache_name(Sched *s, const Buffer *b, const char *scope)
@@ -169,10 +274,18 @@ static const char *cache_name(Sched *s, const Buffer *b, const char *scope)
   return text_str(&name);
 }
 
-static const Buffer *cache_buffer(Sched *s, const Buffer *b, const char *scope)
+static const Buffer *cache_buffer(Sched *s, const Buffer *b, const char *scope, const Expr **shape)
 {
-  return buffer_new(s->m, tree_buffer_name(s, cache_name(s, b, scope)), b->dtype, b->ndim, b->shape, NULL, NULL, scope,
-                    0, 0, NULL);
+  return buffer_new(s->m, tree_buffer_name(s, cache_name(s, b, scope)), b->dtype, b->ndim, shape ? shape : b->shape,
+                    NULL, NULL, scope, 0, 0, NULL);
+}
+
+/* The block uses the cache instead of the buffer. */
+static void use_cache(Sched *s, Analyzer *an, Stmt *block, const Box *box, const Buffer *cache, bool cropped)
+{
+  Crop crop = {s, an, cache, box};
+  stmt_replace_buffer(s->m, block, box->buffer, cache);
+  if (cropped) crop_block(&crop, block);
 }
 
 /* The statement of the scope's body (or of the loop's) that holds the block. */
@@ -268,16 +381,14 @@ SchedArg prim_cache_read(Sched *s, SchedArg *a)
   Stmt *beside;
   Stmt *loop = find_holder(s, "cache_read", first, n, reader, nw, writer, &beside);
 
-  const Buffer *cache = cache_buffer(s, buffer, a[2].u.s);
   Analyzer *an = facts_analyzer(s, scope);
   facts_bind_below(an, scope);
   Box box = touched(s, an, buffer, false, n, reader);
-  Stmt *copy = copy_block(s, cache->name, buffer, cache, &box, an);
+  const Expr **shape = cropped_shape(s, an, scope, loop, &box, n, reader);
+  const Buffer *cache = cache_buffer(s, buffer, a[2].u.s, shape);
+  Stmt *copy = copy_block(s, cache->name, buffer, cache, shape ? cache : NULL, &box, an);
   sched_block_add_alloc(s, scope, cache);
-  for (int i = 0; i < n; i++) {
-    stmt_replace_buffer(s->m, reader[i], buffer, cache);
-    facts_refresh(s, reader[i]);
-  }
+  for (int i = 0; i < n; i++) use_cache(s, an, reader[i], &box, cache, shape);
   if (loop) sched_place_new_block(s, "cache_read", copy, loop, false, n, reader);
   else tree_insert_beside(s, beside, false, sched_plain_nest(s, copy));
   facts_refresh(s, copy);
@@ -329,19 +440,18 @@ SchedArg prim_cache_write(Sched *s, SchedArg *a)
             tree_what(s, block), tree_what(s, p));
 
   check_no_gaps(s, block, buffer);
-  const Buffer *cache = cache_buffer(s, buffer, a[2].u.s);
   Analyzer *an = facts_analyzer(s, scope);
   facts_bind_below(an, scope);
   Box box = touched(s, an, buffer, true, 1, &block);
-  Stmt *copy = copy_block(s, cache->name, cache, buffer, &box, an);
+  const Expr **shape = nlist ? NULL : cropped_shape(s, an, scope, loop, &box, 1, &block);
+  const Buffer *cache = cache_buffer(s, buffer, a[2].u.s, shape);
+  Stmt *copy = copy_block(s, cache->name, cache, buffer, shape ? cache : NULL, &box, an);
   sched_block_add_alloc(s, scope, cache);
-  stmt_replace_buffer(s->m, block, buffer, cache);
-  facts_refresh(s, block);
-  for (int i = 0; i < nlist; i++) {
-    stmt_replace_buffer(s->m, moved[i], buffer, cache);
-    facts_refresh(s, moved[i]);
-  }
+  use_cache(s, an, block, &box, cache, shape);
+  for (int i = 0; i < nlist; i++) use_cache(s, an, moved[i], &box, cache, shape);
+  Stmt **item;
   if (loop) sched_place_new_block(s, "cache_write", copy, loop, true, 1, &block);
+  else if (!k) tree_insert(s, scope, tree_items(tmp, scope, &item), sched_plain_nest(s, copy)); /* nobody waits for it */
   else tree_insert_beside(s, beside, true, sched_plain_nest(s, copy));
   facts_refresh(s, copy);
   facts_check_above(s, "cache_write", block);
@@ -410,6 +520,25 @@ static bool own_store(void *env, Stmt *stmt)
   stmt->u.store.n = v->nown;
   stmt->u.store.index = arena_copy(v->s->m->arena, v->own, sizeof *v->own * (size_t)v->nown);
   return true;
+}
+
+/* The block's regions with the copy in place of the buffer; the others stay as they are. */
+static void own_regions(Access *v)
+{
+  Sched *s = v->s;
+  Block *b = BLOCK(v->block);
+  Stmt **inner;
+  if (tree_blocks(scratch(s->ctx), v->block, &inner)) {
+    facts_refresh(s, v->block);
+    return;
+  }
+  for (int i = 0; i < b->nreads + b->nwrites; i++) {
+    Region *r = i < b->nreads ? &b->reads[i] : &b->writes[i - b->nreads];
+    if (r->buffer != v->buffer) continue;
+    *r = (Region){v->to, arena_copy(s->m->arena, v->own, sizeof *v->own * (size_t)v->nown),
+                  arena_array(s->m->arena, const Expr *, v->nown)};
+    for (int k = 0; k < v->nown; k++) r->extent[k] = sched_const_like(s, v->own[k], 1);
+  }
 }
 
 /* The copy touches what the block touches, but without the conditions around it. */
@@ -531,6 +660,8 @@ static SchedArg reindex(Access *v, bool write, const IndexMap *map, const char *
   if (!v->found)
     raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: %s accesses buffer '%s' otherwise than by its elements", v->prim,
           tree_what(s, block), buffer->name);
+  Analyzer *an = facts_analyzer_named(s, block);
+  for (int d = 0; d < buffer->ndim; d++) v->index[d] = expr_simplify(an, v->index[d]);
   if (map) apply_map(v, map);
   collect_vars(v, write);
   if (!map) {
@@ -563,7 +694,7 @@ static SchedArg reindex(Access *v, bool write, const IndexMap *map, const char *
   stmt_rewrite_exprs(b->body, own_expr, &rw);
   if (b->init) stmt_rewrite_exprs(b->init, own_expr, &rw);
   sched_block_add_alloc(s, scope, v->to);
-  facts_refresh(s, block);
+  own_regions(v);
   tree_insert_beside(s, item, write, sched_plain_nest(s, copy));
   facts_refresh(s, copy);
   facts_check_above(s, v->prim, block);

@@ -243,10 +243,22 @@ typedef struct Call {
   SchedArg *args, result;
 } Call;
 
+/* Does the primitive leave blocks' instances in their order, and see through what they say themselves of loops? */
+static bool bears_loose(const char *prim)
+{
+  static const char *const names[] = {"split",     "fuse",         "unroll",        "add_unit_loop", "loop_partition",
+                                      "annotate",  "unannotate",   "set_scope",     "storage_align", "transform_layout",
+                                      "set_axis_separator", "enter_postproc"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!strcmp(names[i], prim)) return true;
+  return str_starts(prim, "get_") || str_starts(prim, "sample_");
+}
+
 static void run_call(Ctx *ctx, void *env)
 {
   (void)ctx;
   Call *c = env;
+  if (c->s->loose && !bears_loose(c->prim->info.name)) facts_check_isolated(c->s, c->prim->info.name);
   c->result = c->prim->fn(c->s, c->args);
   vec_push(c->s->m->arena, &c->s->trace, trace_line(c->s, c->prim, c->args, c->result));
 }

@@ -46,7 +46,8 @@ struct Sched {
   uint64_t number;      /* of this schedule, unlike any other's */
   Vec(Origin) origins;  /* the schedules that this one was copied from */
   uint64_t rng;
-  bool fits; /* sampled tiles that are decided for another extent are brought to this one's */
+  bool loose; /* a block uses a loop around it itself, so only primitives run that bear it (call.c) */
+  bool fits;  /* sampled tiles that are decided for another extent are brought to this one's */
 };
 
 /* ---- call.c: one row of prims.def each ------------------------------------------------ */
@@ -188,8 +189,10 @@ void facts_refresh(Sched *, Stmt *block);
 
 /* ---- kinds.c: iteration kinds held against the accesses -------------------------------------------- */
 
-/* Raises if the block uses a loop around it other than by a variable of its own. */
-void facts_check_isolated(Sched *, Stmt *block);
+/* A loop around the block that it uses other than by a variable of its own, or NULL. */
+const Stmt *facts_used_loop(Sched *, Stmt *block);
+/* Raises if a block of the function uses one. */
+void facts_check_isolated(Sched *, const char *prim);
 /* NULL, or why it is not so that instances which differ in a spatial variable write different
  * elements and read none that another one writes. */
 const char *facts_false_kinds(Sched *, Stmt *block);

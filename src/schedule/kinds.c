@@ -35,7 +35,7 @@ static void note_use(void *env, Stmt *holder, const Expr *e)
     if (expr_uses_var(e, LOOPVAR(u->loop[i]))) u->found = u->loop[i];
 }
 
-void facts_check_isolated(Sched *s, Stmt *block)
+const Stmt *facts_used_loop(Sched *s, Stmt *block)
 {
   Stmt **loop;
   const Block *b = BLOCK(block);
@@ -43,12 +43,20 @@ void facts_check_isolated(Sched *s, Stmt *block)
   u.loop = loop;
   if (b->init) stmt_visit_exprs(b->init, note_use, &u);
   stmt_visit_exprs(b->body, note_use, &u);
-  if (u.found)
-    raise(
-        s->ctx, ERR_SCHEDULE, NOWHERE,
-        "function '%s': %s uses %s around it itself; what a block does is scheduled by its own variables, so bind one "
-        "to the loop",
-        s->f->name, tree_what(s, block), tree_what(s, u.found));
+  return u.found;
+}
+
+void facts_check_isolated(Sched *s, const char *prim)
+{
+  Stmt **block;
+  int n = tree_all_blocks(scratch(s->ctx), s->f, &block);
+  for (int i = 0; i < n; i++) {
+    const Stmt *used = block[i]->parent ? facts_used_loop(s, block[i]) : NULL;
+    if (used)
+      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
+            "%s: %s uses %s around it itself; %s goes by blocks' own variables, so bind one to the loop", prim,
+            tree_what(s, block[i]), tree_what(s, used), prim);
+  }
 }
 
 /* ---- distinct instances, distinct elements ------------------------------------------------------ */
@@ -341,6 +349,8 @@ static bool is_proven(const Sched *s, uint32_t id)
 
 const char *facts_false_kinds(Sched *s, Stmt *block)
 {
+  const Stmt *used = s->loose ? facts_used_loop(s, block) : NULL;
+  if (used) return arena_printf(s->m->arena, "it uses %s around it itself", tree_what(s, used));
   if (facts_disjoint_mark(BLOCK(block)) || is_proven(s, block->id)) return NULL;
   const char *why = facts_reads_others(s, block);
   if (!why) why = shares_elements(s, block);

@@ -4,11 +4,25 @@
  * copies made by clones and by putting a refused primitive back. */
 #include "schedule/engine.h"
 
+/* Does the condition say no more than that a binding is inside of its domain? */
+static bool keeps_domain(const Block *b, const Expr *cond)
+{
+  for (int i = 0; i < b->niter; i++)
+    if (cond->kind == E_LT && cond->arg[0] == b->iter[i].value && cond->arg[1] == b->iter[i].extent &&
+        expr_is_int(b->iter[i].min, 0))
+      return true;
+  return expr_is_int(cond, 1);
+}
+
 static bool note_guarded(void *env, Stmt *s)
 {
   Sched *sch = env;
-  if (s->kind == S_BLOCK && BLOCK(s)->predicate && !expr_is_int(BLOCK(s)->predicate, 1))
-    vec_push(sch->m->arena, &sch->guarded, s->id);
+  const Expr **part;
+  bool guarded = false;
+  if (s->kind != S_BLOCK) return true;
+  int n = sched_conjuncts(scratch(sch->ctx), BLOCK(s)->predicate, &part);
+  for (int i = 0; i < n; i++) guarded |= !keeps_domain(BLOCK(s), part[i]);
+  if (guarded) vec_push(sch->m->arena, &sch->guarded, s->id);
   return true;
 }
 
@@ -24,9 +38,10 @@ static void hold_regions(Sched *s, Stmt *block)
 /* While the indices are as they were written; later ones are harder to see through. */
 static bool prove_kinds(void *env, Stmt *s)
 {
+  Sched *sch = env;
   if (s->kind != S_BLOCK || !s->parent) return true;
-  facts_check_isolated(env, s);
-  facts_false_kinds(env, s);
+  sch->loose |= facts_used_loop(sch, s) != NULL;
+  facts_false_kinds(sch, s);
   return true;
 }
 
@@ -84,6 +99,7 @@ Sched *sched_clone(const Sched *from)
   defer(ctx, free_schedule, s);
   Arena *a = s->m->arena;
   s->rng = from->rng;
+  s->loose = from->loose;
   for (int i = 0; i < from->rv.n; i++) vec_push(a, &s->rv, from->rv.v[i]);
   for (int i = 0; i < from->trace.n; i++) vec_push(a, &s->trace, arena_strdup(a, from->trace.v[i]));
   for (int i = 0; i < from->intrins.n; i++) vec_push(a, &s->intrins, from->intrins.v[i]);

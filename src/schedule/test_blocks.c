@@ -251,7 +251,7 @@ static void blockizing(void **state)
           "sch.reorder(l4, l6, l8, l5, l7, l9)\n";
   char trace[1024];
   snprintf(trace, sizeof trace, "%sb10 = sch.blockize(l5)\n", tiles);
-  APPLIES(MATMUL(8, 12, 8), trace, "T.block(\"C_o\")", "vi = T.axis.spatial(8, vio*4 + i_1_1)");
+  APPLIES(MATMUL(8, 12, 8), trace, "T.block(\"C_o\")", "C[vi_o*4 + vi_i, vj_o*4 + vj_i] = C");
   snprintf(trace, sizeof trace, "%sb10 = sch.decompose_reduction(b0, l8)\nb11 = sch.blockize(l5)\n", tiles);
   APPLIES(MATMUL(8, 12, 8), trace, "T.block(\"C_update_o\")");
   refuses(MATMUL(7, 12, 8), tiles, "sch.blockize(l5)\n", ERR_SCHEDULE, "the tiles are not all whole");
