@@ -170,7 +170,10 @@ static void create_prim_func(Call *c)
 {
   TeArg *args;
   int n = api_arg_te_args(c, args_module(c, 1), 1, &args);
-  *c->out = api_val_func(c, te_create_prim_func(api_new_module(c), api_arg_str(c, 0), n, args, NULL));
+  bool wide = api_arg_given(c, 2) && api_arg_bool(c, 2);
+  PrimFunc *f = wide ? te_create_prim_func_wide(api_new_module(c), api_arg_str(c, 0), n, args)
+                     : te_create_prim_func(api_new_module(c), api_arg_str(c, 0), n, args, NULL);
+  *c->out = api_val_func(c, f);
 }
 
 static void evaluate(Call *c)
@@ -245,8 +248,8 @@ const ApiFunction api_te_functions[] = {
   {"scan_fields", "op: teop -> list[any]", "initial values, updates, states, inputs", scan_fields},
   {"teop_kinds", " -> list[str]", "names of the kinds of operations, by number", teop_kinds},
   {"tensor_of", "buffer: buffer -> tensor?", "the tensor that a buffer stands for", tensor_of},
-  {"te_create_prim_func", "name: str, args: list[parameter] -> primfunc",
-   "the function that computes the outputs among args", create_prim_func},
+  {"te_create_prim_func", "name: str, args: list[parameter], wide: bool? -> primfunc",
+   "the function that computes the outputs among args; wide: its loops, sizes and indices are int64", create_prim_func},
   {"te_evaluate", "args: list[parameter], values: list[argument] -> none",
    "computes the outputs naively, by the expressions", evaluate},
   {"decl_tensor_intrin",

@@ -135,10 +135,11 @@ static LatheValue val_region(Call *c, Module *m, const Region *r)
   return out;
 }
 
-/* name, [var, min, extent, kind, value]…, predicate, reads, writes, allocated, annotations, init, body */
+/* name, [var, min, extent, kind, value]…, predicate, reads, writes, allocated, annotations, init, body,
+ * [view, source]… */
 static void block_fields(Call *c, Module *m, Block *b)
 {
-  LatheValue *v = api_val_list(c, 9, c->out);
+  LatheValue *v = api_val_list(c, 10, c->out);
   v[0] = api_val_str(c, b->name);
   LatheValue *iter = api_val_list(c, b->niter, &v[1]);
   for (int i = 0; i < b->niter; i++) {
@@ -159,6 +160,12 @@ static void block_fields(Call *c, Module *m, Block *b)
   v[6] = api_val_annots(c, m, &b->annots);
   v[7] = api_val_stmt(c, m, b->init);
   v[8] = api_val_stmt(c, m, b->body);
+  LatheValue *matches = api_val_list(c, b->nmatches, &v[9]);
+  for (int i = 0; i < b->nmatches; i++) {
+    LatheValue *row = api_val_list(c, 2, &matches[i]);
+    row[0] = api_val_buffer(c, m, b->matches[i].buffer);
+    row[1] = val_region(c, m, &b->matches[i].source);
+  }
 }
 
 static void stmt_fields(Call *c)

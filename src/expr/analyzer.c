@@ -214,6 +214,8 @@ static void assume_compare(Analyzer *a, ExprKind kind, const Expr *l, const Expr
     assume_range(a, l, r, (Interval){0, 0});
     if (l->kind == E_FLOORMOD && l->arg[1]->kind == E_INT && r->kind == E_INT)
       assume_congruent(a, l->arg[0], l->arg[1]->u.i, r->u.i);
+    if (l->kind == E_MOD && l->arg[1]->kind == E_INT && l->arg[1]->u.i > 0 && r->kind == E_INT)
+      assume_congruent(a, l->arg[0], l->arg[1]->u.i, int_floormod(r->u.i, l->arg[1]->u.i));
   }
   if (kind == E_NE && r->kind == E_INT) {
     b = bounds_of(a, l);

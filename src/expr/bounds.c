@@ -93,11 +93,8 @@ static int64_t sat_truncdiv(int64_t a, int64_t b)
 static Interval divide(Interval x, Interval d, int64_t (*div)(int64_t, int64_t))
 {
   if (d.min <= 0 && d.max >= 0) {
-    if (d.min < 0 && d.max > 0) { /* the quotient is no larger than the dividend */
-      int64_t big = most(sat_neg(x.min), x.max);
-      big = most(big, most(sat_neg(x.max), x.min));
-      return (Interval){interval_sat_add(sat_neg(big), div == sat_floordiv && !is_inf(big) ? -1 : 0), big};
-    }
+    if (d.min < 0 && d.max > 0)
+      return interval_join(divide(x, (Interval){d.min, -1}, div), divide(x, (Interval){1, d.max}, div));
     if (d.min == 0) d.min = d.max == 0 ? 0 : 1;
     if (d.max == 0) d.max = d.min == 0 ? 0 : -1;
     if (d.min == 0) return everything; /* always divides by zero: no value */
@@ -132,10 +129,8 @@ static Interval trunc_remainder(Interval x, Interval d)
 {
   int64_t big = most(sat_neg(d.min), d.max);
   big = is_inf(big) || big == 0 ? POS_INF : big - 1;
-  Interval r = {x.min >= 0 ? 0 : sat_neg(big), x.max <= 0 ? 0 : big};
-  if (x.min >= 0) r.max = least(r.max, x.max);
-  if (x.max <= 0) r.min = most(r.min, x.min);
-  return r;
+  /* it has the dividend's sign, and is no larger */
+  return (Interval){most(least(x.min, 0), sat_neg(big)), least(most(x.max, 0), big)};
 }
 
 /* ---- sums ---------------------------------------------------------------------------- */
@@ -228,6 +223,13 @@ static Interval bounds_of_var(Analyzer *a, const Expr *e)
   return interval_meet(range, r);
 }
 
+/* x >> y of a number of bits y that the dtype has: rounds down, so a longer shift brings x nearer to 0 or -1. */
+static Interval shifted_right(Interval x, Interval y)
+{
+  return (Interval){is_inf(x.min) ? x.min : x.min >> (x.min < 0 ? y.min : y.max),
+                    is_inf(x.max) ? x.max : x.max >> (x.max < 0 ? y.max : y.min)};
+}
+
 static Interval bounds_of_call(Analyzer *a, const Expr *e)
 {
   Interval all = interval_of_dtype(dtype_elem(e->dtype));
@@ -248,8 +250,7 @@ static Interval bounds_of_call(Analyzer *a, const Expr *e)
   y = bounds_of(a, e->arg[1]);
   if (in == IN_BITAND && (x.min >= 0 || y.min >= 0))
     return (Interval){0, x.min < 0 ? y.max : y.min < 0 ? x.max : least(x.max, y.max)};
-  if (in == IN_SHR && x.min >= 0 && y.min == y.max && y.min >= 0 && y.min < e->dtype.bits)
-    return (Interval){x.min >> y.min, x.max == POS_INF ? POS_INF : x.max >> y.min};
+  if (in == IN_SHR && y.min >= 0 && y.max < e->dtype.bits) return shifted_right(x, y);
   return x.min >= 0 && in == IN_SHR ? (Interval){0, x.max} : all;
 }
 
@@ -261,10 +262,21 @@ static Interval bounds_of_ramp(Analyzer *a, const Expr *e)
   return expr_is_index(e) ? r : wrapped(dtype_elem(e->dtype), r);
 }
 
+/* A float made of integers that it holds exactly, all of them? */
+static bool is_exact_float(Analyzer *a, const Expr *e)
+{
+  DType t = dtype_elem(e->dtype);
+  if (e->kind != E_CAST || t.code != DT_FLOAT || t.bits < 32 || !dtype_is_int(e->arg[0]->dtype)) return false;
+  Interval x = bounds_of(a, e->arg[0]);
+  int64_t most_held = (int64_t)1 << (t.bits == 32 ? 24 : 53);
+  return x.min >= -most_held && x.max <= most_held;
+}
+
 static Interval bounds_of_cast(Analyzer *a, const Expr *e)
 {
   DType t = dtype_elem(e->dtype);
   if (dtype_is_bool(t)) return (Interval){0, 1};
+  if (dtype_is_int(t) && is_exact_float(a, e->arg[0])) return wrapped(t, bounds_of(a, e->arg[0]->arg[0]));
   if (!dtype_is_int(t) || !dtype_is_int(e->arg[0]->dtype)) return interval_of_dtype(t);
   Interval x = bounds_of(a, e->arg[0]);
   bool widens = expr_is_index(e) && e->arg[0]->dtype.bits <= t.bits && e->arg[0]->dtype.code == DT_INT;

@@ -641,3 +641,43 @@ const Expr *expr_with_args(Module *m, const Expr *e, const Expr *const *arg)
   }
   BUG(m->ctx, "expr_with_args of kind %d", e->kind);
 }
+
+const Expr *expr_widen(Module *m, const Expr *e)
+{
+  DType t = dtype_lanes(DT_I64, e->dtype.lanes);
+  if (e->dtype.code != DT_INT || e->dtype.bits == 64) return e->dtype.bits == 64 ? e : expr_cast(m, t, e);
+  switch ((ExprKind)e->kind) {
+  case E_INT: return expr_int(m, DT_I64, e->u.i);
+  case E_ADD:
+  case E_SUB:
+  case E_MUL:
+  case E_DIV:
+  case E_MOD:
+  case E_FLOORDIV:
+  case E_FLOORMOD:
+  case E_MIN:
+  case E_MAX: return expr_binary(m, (ExprKind)e->kind, expr_widen(m, e->arg[0]), expr_widen(m, e->arg[1]));
+  case E_RAMP: return expr_ramp(m, expr_widen(m, e->arg[0]), expr_widen(m, e->arg[1]), e->dtype.lanes);
+  case E_BROADCAST: return expr_broadcast(m, expr_widen(m, e->arg[0]), e->dtype.lanes);
+  case E_FLOAT:
+  case E_STR:
+  case E_VAR:
+  case E_EQ:
+  case E_NE:
+  case E_LT:
+  case E_LE:
+  case E_GT:
+  case E_GE:
+  case E_AND:
+  case E_OR:
+  case E_NOT:
+  case E_CAST:
+  case E_SELECT:
+  case E_LET:
+  case E_LOAD:
+  case E_CALL:
+  case E_REDUCE:
+  case E_NKINDS: break;
+  }
+  return expr_cast(m, t, e);
+}

@@ -375,6 +375,8 @@ const Expr *expr_ramp(Module *, const Expr *base, const Expr *stride, int lanes)
 const Expr *expr_broadcast(Module *, const Expr *, int lanes);
 const Expr *expr_reduce(Module *, const Reducer *, int nsource, const Expr *const *source, int naxis,
                         const IterVar *const *axis, const Expr *cond, const Expr *const *init, int value_index);
+/* The same integer expression, every step in int64. */
+const Expr *expr_widen(Module *, const Expr *);
 /* The same node over other arguments (interned; types are checked again). */
 const Expr *expr_with_args(Module *, const Expr *, const Expr *const *arg);
 
@@ -428,6 +430,7 @@ int expr_free_vars(Arena *, const Expr *, const Var ***out);
 typedef struct Importer {
   Module *dst;
   Arena *arena;
+  bool wide; /* indices of loads come out in int64 */
   Map var, buffer, expr, reducer, iter;
 } Importer;
 const Expr *expr_import(Importer *, const Expr *);

@@ -25,13 +25,34 @@ static Modular join(Modular a, Modular b)
   return normal(g, a.base);
 }
 
-/* A class that holds what lies in both: the finer one, or the exact meeting when
- * one coefficient divides the other. */
+/* u with u*a congruent to gcd(a, m) modulo m, for a, m > 0 (Euclid's algorithm). */
+static int64_t inverse(int64_t a, int64_t m)
+{
+  int64_t u = 1;
+  int64_t next = 0;
+  for (int64_t rest = m; rest;) {
+    int64_t quotient = a / rest;
+    int64_t r = a % rest;
+    int64_t v = u - quotient * next;
+    a = rest, rest = r;
+    u = next, next = v;
+  }
+  return int_floormod(u, m);
+}
+
+/* The class of what lies in both, or the finer one where numbers grow too large or nothing lies in both: then
+ * nothing is ever evaluated here. */
 Modular modular_meet(Modular a, Modular b)
 {
   if (a.coeff == 0) return a;
   if (b.coeff == 0) return b;
-  return a.coeff >= b.coeff ? a : b;
+  Modular finer = a.coeff >= b.coeff ? a : b;
+  int64_t g = int_gcd(a.coeff, b.coeff);
+  int64_t apart, steps, coeff;
+  if (!int_sub(b.base, a.base, &apart) || apart % g || !int_mul(a.coeff, b.coeff / g, &coeff)) return finer;
+  /* a.base + a.coeff*n = b.base modulo b.coeff: n is that many steps */
+  if (!int_mul(int_floormod(apart / g, b.coeff / g), inverse(a.coeff / g, b.coeff / g), &steps)) return finer;
+  return normal(coeff, a.base + a.coeff * (steps % (b.coeff / g)));
 }
 
 static Modular add(Modular a, Modular b, bool *ok)
@@ -137,6 +158,8 @@ static Modular modular_of_node(Analyzer *a, const Expr *e)
   case E_LET: analyzer_let(a, e->u.var, e->arg[0]); return modular_of(a, e->arg[1]);
   case E_CALL:
     if (e->u.intrin == IN_IF_THEN_ELSE) return join(modular_of(a, e->arg[1]), modular_of(a, e->arg[2]));
+    if (e->u.intrin == IN_SHR && c > 0 && c < 31) return floordiv(modular_of(a, e->arg[0]), (int64_t)1 << c);
+    if (e->u.intrin == IN_BITAND && c > 0 && ((c + 1) & c) == 0) return floormod(modular_of(a, e->arg[0]), c + 1);
     return anything;
   case E_RAMP: {
     Modular x = modular_of(a, e->arg[0]);

@@ -197,6 +197,15 @@ static const Reducer *reducer_import(Importer *imp, const Reducer *r)
   return to;
 }
 
+static const Expr *import_load(Importer *imp, const Expr *e, const Expr *const *index)
+{
+  const Buffer *b = buffer_import(imp, e->u.buffer);
+  if (!imp->wide) return expr_load(imp->dst, b, e->nargs, index);
+  const Expr **wide = arena_array(imp->arena, const Expr *, e->nargs);
+  for (int i = 0; i < e->nargs; i++) wide[i] = expr_widen(imp->dst, index[i]);
+  return expr_load(imp->dst, b, e->nargs, wide);
+}
+
 static const Expr *import_node(Importer *imp, const Expr *e, const Expr *const *arg)
 {
   Module *m = imp->dst;
@@ -226,7 +235,7 @@ static const Expr *import_node(Importer *imp, const Expr *e, const Expr *const *
   case E_CAST: return expr_cast(m, e->dtype, arg[0]);
   case E_SELECT: return expr_select(m, arg[0], arg[1], arg[2]);
   case E_LET: return expr_let(m, var_import(imp, e->u.var), arg[0], arg[1]);
-  case E_LOAD: return expr_load(m, buffer_import(imp, e->u.buffer), e->nargs, arg);
+  case E_LOAD: return import_load(imp, e, arg);
   case E_CALL: return expr_call(m, e->dtype, e->u.intrin, e->nargs, arg);
   case E_RAMP: return expr_ramp(m, arg[0], arg[1], e->dtype.lanes);
   case E_BROADCAST: return expr_broadcast(m, arg[0], e->dtype.lanes);
@@ -235,7 +244,9 @@ static const Expr *import_node(Importer *imp, const Expr *e, const Expr *const *
     const IterVar **axis = arena_array(imp->arena, const IterVar *, r->naxis);
     for (int i = 0; i < r->naxis; i++) axis[i] = iter_import(imp, r->axis[i]);
     int n = r->reducer->n;
-    return expr_reduce(m, reducer_import(imp, r->reducer), n, arg, r->naxis, axis, arg[n],
+    const Expr **source = arena_copy(imp->arena, arg, (size_t)n * sizeof *arg);
+    for (int i = 0; i < n && imp->wide; i++) source[i] = expr_cast(m, r->reducer->lhs[i]->dtype, arg[i]);
+    return expr_reduce(m, reducer_import(imp, r->reducer), n, source, r->naxis, axis, arg[n],
                        r->has_init ? arg + n + 1 : NULL, r->value_index);
   }
   case E_NKINDS: break;

@@ -37,46 +37,6 @@ static bool step_fits(Index *x, const Expr *e)
   return ok;
 }
 
-const Expr *lower_widen(Module *m, const Expr *e)
-{
-  DType t = dtype_lanes(DT_I64, e->dtype.lanes);
-  if (e->dtype.code != DT_INT || e->dtype.bits == 64) return e->dtype.bits == 64 ? e : expr_cast(m, t, e);
-  switch ((ExprKind)e->kind) {
-  case E_INT: return expr_int(m, DT_I64, e->u.i);
-  case E_ADD:
-  case E_SUB:
-  case E_MUL:
-  case E_DIV:
-  case E_MOD:
-  case E_FLOORDIV:
-  case E_FLOORMOD:
-  case E_MIN:
-  case E_MAX: return expr_binary(m, (ExprKind)e->kind, lower_widen(m, e->arg[0]), lower_widen(m, e->arg[1]));
-  case E_RAMP: return expr_ramp(m, lower_widen(m, e->arg[0]), lower_widen(m, e->arg[1]), e->dtype.lanes);
-  case E_BROADCAST: return expr_broadcast(m, lower_widen(m, e->arg[0]), e->dtype.lanes);
-  case E_FLOAT:
-  case E_STR:
-  case E_VAR:
-  case E_EQ:
-  case E_NE:
-  case E_LT:
-  case E_LE:
-  case E_GT:
-  case E_GE:
-  case E_AND:
-  case E_OR:
-  case E_NOT:
-  case E_CAST:
-  case E_SELECT:
-  case E_LET:
-  case E_LOAD:
-  case E_CALL:
-  case E_REDUCE:
-  case E_NKINDS: break;
-  }
-  return expr_cast(m, t, e);
-}
-
 /* The index with the end of a ramp counted too. */
 static const Expr *typed_index(Index *x, const Expr *at)
 {
@@ -86,7 +46,7 @@ static const Expr *typed_index(Index *x, const Expr *at)
     const Expr *last = expr_add(m, at->arg[0], expr_mul(m, at->arg[1], lower_int(m, at, at->dtype.lanes - 1)));
     ok = step_fits(x, last);
   }
-  return ok ? at : lower_widen(m, at);
+  return ok ? at : expr_widen(m, at);
 }
 
 static const Expr *index_node(Rewriter *rw, const Expr *e)

@@ -90,11 +90,6 @@ void lower_pass_unique_vars(Lower *);
 /* e with each vector cut to its lanes [from, from + n); NULL if that cannot be said. */
 const Expr *lower_lanes(Module *, Arena *, const Expr *e, int from, int n, const Map *vars);
 
-/* ---- index.c ------------------------------------------------------------------------ */
-
-/* The same integer expression, every step in int64. */
-const Expr *lower_widen(Module *, const Expr *);
-
 /* ---- kernel.c ---------------------------------------------------------------------- */
 
 Kernel *lower_make_kernel(Lower *);

@@ -166,7 +166,7 @@ static const Expr *bytes_of(Placing *p, const Alloc *a)
             "%s: the size of '%s' depends on '%s', which is not known before the function runs", p->lo->f->name,
             b->name, vars[i]->name);
   const Expr *bytes =
-      expr_mul(m, lower_widen(m, b->shape[0]), expr_int(m, DT_I64, dtype_bytes(b->dtype) * b->dtype.lanes));
+      expr_mul(m, expr_widen(m, b->shape[0]), expr_int(m, DT_I64, dtype_bytes(b->dtype) * b->dtype.lanes));
   const Expr *up = expr_add(m, bytes, expr_int(m, DT_I64, ALIGN - 1));
   return expr_call(m, DT_NONE, IN_BITAND, 2, (const Expr *[]){up, expr_int(m, DT_I64, -ALIGN)});
 }

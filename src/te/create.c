@@ -29,7 +29,10 @@ const char *te_create_name(Creator *c, StrMap *taken, const char *hint)
 static const Expr **import_shape(Creator *c, const Buffer *b)
 {
   const Expr **shape = arena_array(c->imp.arena, const Expr *, b->ndim);
-  for (int i = 0; i < b->ndim; i++) shape[i] = expr_import(&c->imp, b->shape[i]);
+  for (int i = 0; i < b->ndim; i++) {
+    shape[i] = expr_import(&c->imp, b->shape[i]);
+    if (c->imp.wide) shape[i] = expr_widen(c->m, shape[i]);
+  }
   return shape;
 }
 
@@ -150,6 +153,13 @@ static const Expr *reduce_source(Compute *k, const Expr *e, int v)
   return expr_call(m, source->dtype, IN_IF_THEN_ELSE, 3, (const Expr *[]){cond, source, none});
 }
 
+/* What is stored has the tensor's dtype also where the index it is made of became wider. */
+static Stmt *store_value(Creator *c, const Buffer *out, int n, const Expr *const *index, const Expr *value)
+{
+  if (c->imp.wide && dtype_is_int(value->dtype)) value = expr_cast(c->m, out->dtype, value);
+  return stmt_store(c->m, out, n, index, value);
+}
+
 /* out[v] = result[v](out…, source…): through variables where there are several
  * values, so that each is computed before any is stored. */
 static Stmt *reduce_update(Compute *k, const Expr *e, const Buffer *const *out, int n, const Expr *const *index,
@@ -168,7 +178,7 @@ static Stmt *reduce_update(Compute *k, const Expr *e, const Buffer *const *out, 
   for (int v = 0; v < r->n; v++) {
     const Expr *value = expr_substitute(m, r->result[v], &values);
     var[v] = r->n == 1 ? NULL : var_new(m, arena_printf(arena, "v_%s", out[v]->name), value->dtype, VAR_PLAIN);
-    store[v] = stmt_store(m, out[v], n, index, var[v] ? var[v]->expr : value);
+    store[v] = store_value(k->c, out[v], n, index, var[v] ? var[v]->expr : value);
   }
   Stmt *s = stmt_seq(m, r->n, store);
   for (int v = r->n - 1; v >= 0 && var[v]; v--) s = stmt_let(m, var[v], expr_substitute(m, r->result[v], &values), s);
@@ -184,7 +194,7 @@ static Stmt *reduce_init(Compute *k, const Expr *e, const Buffer *const *out, in
   Stmt **store = arena_array(k->c->imp.arena, Stmt *, nv);
   for (int v = 0; v < nv; v++) {
     const Expr *value = r->has_init ? expr_substitute(m, e->arg[nv + 1 + v], subst) : r->reducer->identity[v];
-    store[v] = stmt_store(m, out[v], n, index, value);
+    store[v] = store_value(k->c, out[v], n, index, value);
   }
   return stmt_seq(m, nv, store);
 }
@@ -299,7 +309,7 @@ static Stmt *elementwise_block(Compute *k, const char *name, const Expr *const *
   }
   Stmt **store = arena_array(c->imp.arena, Stmt *, op->nout);
   for (int i = 0; i < op->nout; i++)
-    store[i] = stmt_store(c->m, out[i], op->naxis, index, expr_substitute(c->m, body[i], &nest.subst));
+    store[i] = store_value(c, out[i], op->naxis, index, expr_substitute(c->m, body[i], &nest.subst));
   return te_nest_close(&nest, name, NULL, stmt_seq(c->m, op->nout, store));
 }
 
@@ -459,10 +469,41 @@ static Stmt *make_root(Creator *c, Stmt *body)
   return stmt_block(c->m, root);
 }
 
-PrimFunc *te_create_prim_func(Module *dst, const char *name, int nargs, const TeArg *args, Map *names)
+/* An int32 variable of sizes and axes is one of int64 in the function. */
+static void widen_var(Creator *c, const Var *v)
+{
+  if (!dtype_eq(v->dtype, DT_I32) || map_has(&c->imp.var, v)) return;
+  map_put(c->imp.arena, &c->imp.var, v, (void *)(uintptr_t)var_new(c->m, v->name, DT_I64, v->kind));
+}
+
+static void widen_vars(Creator *c, const Expr *e)
+{
+  const Var **v;
+  int n = expr_free_vars(c->imp.arena, e, &v);
+  for (int i = 0; i < n; i++) widen_var(c, v[i]);
+}
+
+static void widen_args(Creator *c, int nargs, const TeArg *args)
+{
+  Vec(const Tensor *) tensors = {0};
+  for (int i = 0; i < nargs; i++)
+    if (args[i].tensor) vec_push(c->imp.arena, &tensors, args[i].tensor);
+  const TeOp **op;
+  int n = te_post_order(c->imp.arena, tensors.n, tensors.v, &op);
+  for (int i = 0; i < n; i++) {
+    for (int o = 0; o < op[i]->nout; o++)
+      for (int d = 0; d < op[i]->out[o].buffer->ndim; d++) widen_vars(c, op[i]->out[o].buffer->shape[d]);
+    for (int a = 0; a < op[i]->naxis; a++) widen_var(c, op[i]->axis[a]->var);
+    for (int a = 0; a < op[i]->nreduce; a++) widen_var(c, op[i]->reduce_axis[a]->var);
+  }
+}
+
+static PrimFunc *create(Module *dst, const char *name, int nargs, const TeArg *args, Map *names, bool wide)
 {
   Scope scope = scope_begin(dst->ctx);
   Creator c = {.ctx = dst->ctx, .m = dst, .imp = {.dst = dst, .arena = scratch(dst->ctx)}, .names = names};
+  c.imp.wide = wide;
+  if (wide) widen_args(&c, nargs, args);
   te_create_name(&c, &c.blocks, "root");
   Param *param = arena_array(scratch(dst->ctx), Param, nargs);
   Vec(const Tensor *) outputs = {0};
@@ -487,4 +528,14 @@ PrimFunc *te_create_prim_func(Module *dst, const char *name, int nargs, const Te
   annots_set(dst->arena, &f->attrs, "tir.noalias", expr_bool(dst, true));
   scope_end(dst->ctx, scope);
   return f;
+}
+
+PrimFunc *te_create_prim_func(Module *dst, const char *name, int nargs, const TeArg *args, Map *names)
+{
+  return create(dst, name, nargs, args, names, false);
+}
+
+PrimFunc *te_create_prim_func_wide(Module *dst, const char *name, int nargs, const TeArg *args)
+{
+  return create(dst, name, nargs, args, NULL, true);
 }

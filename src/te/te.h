@@ -114,6 +114,8 @@ typedef struct TeArg {
   const Buffer *buffer; /* optional: decl_buffer given for the tensor (binds) */
 } TeArg;
 PrimFunc *te_create_prim_func(Module *dst, const char *name, int nargs, const TeArg *args, Map *names);
+/* The same with loops, sizes and indices of int64, whatever the expressions have. */
+PrimFunc *te_create_prim_func_wide(Module *dst, const char *name, int nargs, const TeArg *args);
 /* graph.c: arguments that every caller could give: the scalars that no shape tells, the
  * placeholders in order of first use, the outputs. */
 int te_default_args(Arena *, int n, const Tensor *const *outputs, TeArg **out);

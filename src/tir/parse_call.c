@@ -94,12 +94,16 @@ Annots parse_as_annots(Parser *p, const Operand *dict)
 
 /* ---- buffers ------------------------------------------------------------------------- */
 
+#define WORD_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+
 /* One size of a buffer; a string names a new variable. */
 static const Expr *as_size(Parser *p, const Operand *o)
 {
   if (o->kind != OP_STR) return parse_as_index(p, o);
   Symbol *s = parse_find_symbol(p, o->s);
   if (s) return parse_as_index(p, &s->value);
+  if (strspn(o->s, WORD_CHARS) != strlen(o->s) || !*o->s)
+    parse_error(p, o->loc, "a size is a number, an expression or the name of a variable, not \"%s\"", o->s);
   const Var *v = var_new(p->m, o->s, DT_I32, VAR_SIZE);
   parse_define(p, o->s, parse_expr_operand(p, v->expr, o->loc, 0));
   return v->expr;
@@ -319,6 +323,18 @@ Operand parse_let_call(Parser *p, const Operand *callee)
 
 /* ---- intrinsics ---------------------------------------------------------------------------------- */
 
+static const Expr *float_literal(Parser *p, DType t, const Operand *o)
+{
+  return expr_float(p->m, t, o->kind == OP_FLOAT ? o->f : o->negative ? -(double)o->i : (double)o->i);
+}
+
+static const Expr *first_element(Parser *p, const Buffer *b)
+{
+  const Expr **index = arena_array(p->arena, const Expr *, b->ndim);
+  for (int i = 0; i < b->ndim; i++) index[i] = expr_int(p->m, b->shape[i]->dtype, 0);
+  return expr_load(p->m, b, b->ndim, index);
+}
+
 static Operand call_intrin(Parser *p, Intrin in, const Operand *callee, const Args *a)
 {
   static const char *const kws[] = {"dtype", NULL};
@@ -336,12 +352,12 @@ static Operand call_intrin(Parser *p, Intrin in, const Operand *callee, const Ar
   const Expr *near = NULL; /* a float beside which a literal stands */
   for (int i = 0; i < n; i++) {
     const Operand *x = &a->pos.v[first + i];
-    if (x->kind == OP_FLOAT) continue;
-    arg[i] = parse_as_expr(p, x);
+    if (x->kind == OP_FLOAT || (info->flags & INF_FLOAT && x->kind == OP_INT)) continue;
+    arg[i] = in == IN_ADDRESS_OF && x->kind == OP_BUFFER ? first_element(p, x->buffer) : parse_as_expr(p, x);
     if (dtype_is_float(arg[i]->dtype)) near = arg[i];
   }
   for (int i = 0; i < n; i++)
-    if (!arg[i]) arg[i] = expr_float(p->m, near ? dtype_elem(near->dtype) : DT_F32, a->pos.v[first + i].f);
+    if (!arg[i]) arg[i] = float_literal(p, near ? dtype_elem(near->dtype) : DT_F32, &a->pos.v[first + i]);
   if (in == IN_ADDRESS_OF && n == 1 && arg[0]->kind != E_LOAD)
     parse_error(p, callee->loc, "T.address_of wants an element of a buffer");
   if (n < info->min_args || (info->max_args >= 0 && n > info->max_args))

@@ -304,6 +304,9 @@ static void add_axis(Parser *p, BlockBuild *bb, const char *name, IterKind kind,
                      const Expr *value, Loc loc)
 {
   if (value->dtype.lanes != 1 || min->dtype.lanes != 1) parse_error(p, loc, "axis '%s' cannot be a vector", name);
+  for (int i = 0; i < bb->iters.n; i++)
+    if (!strcmp(bb->iters.v[i].var->name, name))
+      parse_error(p, loc, "block '%s' has an axis '%s' already", bb->b->name, name);
   DType t = min->kind == E_INT && extent->kind == E_INT && value->kind != E_INT ? value->dtype : extent->dtype;
   const Var *v = var_new(p->m, name, t, VAR_PLAIN);
   /* brings the bounds to one dtype */
@@ -377,6 +380,8 @@ static void parse_regions(Parser *p, const Operand *callee, const Args *a, bool 
   parse_args_check(p, a, 1 << 20, NULL, callee);
   const Operand *v = a->pos.v;
   int n = a->pos.n;
+  if (writes ? bb->writes_given : bb->reads_given)
+    parse_error(p, callee->loc, "block '%s' has %s already", bb->b->name, callee->s);
   if (n == 1 && v[0].kind == OP_LIST) n = v[0].n, v = v[0].list;
   for (int i = 0; i < n; i++) {
     Region r = parse_as_region(p, &v[i]);
@@ -454,7 +459,10 @@ static void bind_match(Parser *p, const char *name, const Operand *callee, const
   }
   BlockBuild *bb = own_block(p, callee);
   Region r = parse_as_region(p, source);
-  const Buffer *b = parse_buffer(p, name, &rest, 1, callee, NULL);
+  bool whole = a->pos.n == 1 && !parse_arg_get(a, -1, "shape"); /* as large as the region, of its dtype */
+  const Buffer *b =
+      whole ? buffer_new(p->m, name, r.buffer->dtype, r.buffer->ndim, r.extent, NULL, NULL, r.buffer->scope, 0, 0, NULL)
+            : parse_buffer(p, name, &rest, 1, callee, NULL);
   if (b->ndim > r.buffer->ndim)
     parse_error(p, callee->loc, "'%s' has %d dimensions, its source '%s' only %d", name, b->ndim, r.buffer->name,
                 r.buffer->ndim);
@@ -598,7 +606,10 @@ static Stmt *parse_with(Parser *p, Loc loc)
   parse_expect(p, "(", callee.s);
   Args a = parse_args(p);
   const char *name = parse_accept(p, "as") ? parse_expect_name(p, "a name after 'as'") : NULL;
-  if (!strcmp(callee.s, "T.block")) return parse_block(p, &callee, &a, loc);
+  if (!strcmp(callee.s, "T.block")) {
+    if (name) parse_error(p, loc, "T.block gives nothing to name '%s'; its axes are T.axis.spatial and the like", name);
+    return parse_block(p, &callee, &a, loc);
+  }
   if (!strcmp(callee.s, "T.init")) {
     BlockBuild *bb = own_block(p, &callee);
     parse_args_check(p, &a, 0, NULL, &callee);
@@ -628,12 +639,17 @@ static bool describe(Parser *p, const Operand *callee, const Args *a)
   else if (!strcmp(callee->s, "T.where")) {
     BlockBuild *bb = own_block(p, callee);
     parse_args_check(p, a, 1, NULL, callee);
-    const Expr *cond = parse_as_cond(p, parse_arg_need(p, a, 0, "predicate", callee));
-    bb->b->predicate = bb->b->predicate ? expr_and(p->m, bb->b->predicate, cond) : cond;
+    if (bb->b->predicate) parse_error(p, callee->loc, "block '%s' has T.where already", bb->b->name);
+    bb->b->predicate = parse_as_cond(p, parse_arg_need(p, a, 0, "predicate", callee));
   } else if (!strcmp(callee->s, "T.block_attr")) {
     BlockBuild *bb = own_block(p, callee);
     Annots more = parse_as_annots(p, parse_arg_need(p, a, 0, "attrs", callee));
-    for (int i = 0; i < more.n; i++) annots_set(p->m->arena, &bb->b->annots, more.v[i].key, more.v[i].value);
+    for (int i = 0; i < more.n; i++) {
+      const Expr *before = annots_get(&bb->b->annots, more.v[i].key);
+      if (before && before != more.v[i].value)
+        parse_error(p, callee->loc, "block '%s' has another '%s' already", bb->b->name, more.v[i].key);
+      annots_set(p->m->arena, &bb->b->annots, more.v[i].key, more.v[i].value);
+    }
   } else if (!strcmp(callee->s, "T.func_attr")) {
     Annots more = parse_as_annots(p, parse_arg_need(p, a, 0, "attrs", callee));
     for (int i = 0; i < more.n; i++) annots_set(p->m->arena, &p->attrs, more.v[i].key, more.v[i].value);
@@ -747,6 +763,10 @@ static bool parse_declaration(Parser *p, const char *name, const Operand *callee
   bool own = p->depth == p->block->depth && p->bindings == p->block->bindings;
   if (view) check_layout(p, b, symbol_of(p, b->data), callee->loc);
   else if (!own) check_layout(p, b, -1, callee->loc);
+  for (int i = 0; alloc && i < p->block->allocs.n; i++)
+    if (!strcmp(p->block->allocs.v[i]->name, name))
+      parse_error(p, callee->loc, "block '%s' has a buffer '%s' already",
+                  p->block->b->name ? p->block->b->name : "root", name);
   if (alloc) vec_push(p->arena, &p->block->allocs, b);
   define_buffer(p, name, b, callee->loc);
   return true;
@@ -904,7 +924,10 @@ static Stmt *parse_line(Parser *p, Loc loc, bool *rest)
     }
     if (!strcmp(callee.s, "T.evaluate")) {
       parse_args_check(p, &a, 1, NULL, &callee);
-      Stmt *s = stmt_eval(p->m, parse_as_expr(p, parse_arg_need(p, &a, 0, "value", &callee)));
+      const Operand *value = parse_arg_need(p, &a, 0, "value", &callee);
+      if (value->kind == OP_BUFFER)
+        parse_error(p, value->loc, "T.evaluate takes an expression; '%s' is a buffer", value->buffer->name);
+      Stmt *s = stmt_eval(p->m, parse_as_expr(p, value));
       end_line(p, callee.s);
       return placed(s, loc);
     }
@@ -934,7 +957,7 @@ static Stmt *parse_statement(Parser *p, bool *rest)
     p->at++;
     const Expr *value = parse_expr(p);
     end_line(p, "the value");
-    return placed(stmt_eval(p->m, expr_call(p->m, value->dtype, IN_RET, 1, &value)), loc);
+    return placed(stmt_eval(p->m, expr_call(p->m, DT_NONE, IN_RET, 1, &value)), loc);
   }
   if (parse_accept(p, "pass")) {
     end_line(p, "'pass'");

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Set, Union
 
 from .. import error
 from .._ffi import WORLD, call
@@ -92,6 +92,7 @@ class Analyzer:
         self._ranges: Dict[Var, Range] = {}
         self._values: Dict[Var, PrimExpr] = {}
         self._conditions: List[PrimExpr] = []
+        self._updated: Set[Var] = set()
         self.enabled_extensions = Extension.NoExtensions
 
     def bind(self, var: Var, expr: Any, allow_override: bool = False) -> None:
@@ -113,6 +114,7 @@ class Analyzer:
         if var in self._ranges and not override:
             raise error.ArgumentError(f"{var} has a range already; override=True replaces it")
         self._ranges.pop(var, None)
+        self._updated.add(var)
         low, high = info.min_value, info.max_value
         if low > ConstIntBound.NEG_INF and high < ConstIntBound.POS_INF:
             self._ranges[var] = Range.from_min_extent(convert(low), convert(high - low + 1))
@@ -167,7 +169,7 @@ class Analyzer:
 
     def const_int_bound_is_bound(self, var: Var) -> bool:
         """Is a range of the variable known?"""
-        return var in self._ranges or var in self._values
+        return var in self._ranges or var in self._values or var in self._updated
 
     def modular_set(self, expr: Any) -> ModularSet:
         """Of what the expression is a multiple, and with what rest."""

@@ -19,7 +19,21 @@ def detect_linear_equation(expr: Any, var_list: Sequence[Var]) -> List[PrimExpr]
 
 
 def _parts(cond: PrimExpr) -> List[PrimExpr]:
-    return _parts(cond.a) + _parts(cond.b) if isinstance(cond, tir.And) else [cond]
+    """The comparisons of a conjunction; one of a minimum or maximum that bounds both operands is two."""
+    if isinstance(cond, tir.And):
+        return _parts(cond.a) + _parts(cond.b)
+    if isinstance(cond, tir.Not) and type(cond.a) in _OPPOSITE:
+        return _parts(_OPPOSITE[type(cond.a)](cond.a.a, cond.a.b))
+    small, large = (tir.LT, tir.LE), (tir.GT, tir.GE)
+    for choice, left, right in ((tir.Min, large, small), (tir.Max, small, large)):
+        if isinstance(cond, left) and isinstance(cond.a, choice):
+            return _parts(type(cond)(cond.a.a, cond.b)) + _parts(type(cond)(cond.a.b, cond.b))
+        if isinstance(cond, right) and isinstance(cond.b, choice):
+            return _parts(type(cond)(cond.a, cond.b.a)) + _parts(type(cond)(cond.a, cond.b.b))
+    return [cond]
+
+
+_OPPOSITE: Dict[Any, Any] = {tir.LT: tir.GE, tir.GE: tir.LT, tir.GT: tir.LE, tir.LE: tir.GT, tir.NE: tir.EQ}
 
 
 def _at_least_zero(cond: PrimExpr) -> List[PrimExpr]:
@@ -62,42 +76,105 @@ def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> List[PrimExpr]:
     return [e for v in var_list for e in out[v]]
 
 
+def _uses(e: Any, var: Var) -> int:
+    """How often the variable stands in the expression."""
+    return int(e.same_as(var)) if isinstance(e, Var) else sum(_uses(c, var) for c in e._fields() if isinstance(c, PrimExpr))
+
+
+class _Deduce:
+    """Solves ``expr >= bound`` or ``expr <= bound`` (at_least says which) for a variable that stands in expr once."""
+
+    def __init__(self, var: Var, analyzer: Analyzer, relax: Dict[Var, IntSet]) -> None:
+        self.var, self.analyzer, self.relax = var, analyzer, relax
+
+    def _end(self, e: PrimExpr, lowest: bool) -> Any:
+        """The smallest or largest value of what the bound has to hold for; None: it has none."""
+        if not any(_uses(e, v) for v in self.relax):
+            return e
+        found = interval_of(e, self.relax, self.analyzer.facts())
+        end = found.min_value if lowest else found.max_value
+        return None if end.same_as(neg_inf()) or end.same_as(pos_inf()) else end
+
+    def _sign(self, e: PrimExpr) -> int:
+        return 1 if self.analyzer.can_prove(e > 0) else -1 if self.analyzer.can_prove(e < 0) else 0
+
+    def solve(self, e: Any, bound: Any, at_least: bool) -> Any:
+        """(bound of the variable, at_least of it), or None where that cannot be told."""
+        if isinstance(e, Var):
+            end = self._end(bound, not at_least)
+            return None if end is None else (Analyzer().simplify(end), at_least)
+        if not isinstance(e, (tir.Add, tir.Sub, tir.Mul, tir.FloorDiv)):
+            return None
+        left = _uses(e.a, self.var) > 0
+        inner, other = (e.a, e.b) if left else (e.b, e.a)
+        if isinstance(e, tir.Add):
+            return self.solve(inner, bound - other, at_least)
+        if isinstance(e, tir.Sub):
+            return self.solve(inner, bound + other if left else other - bound, at_least if left else not at_least)
+        sign = self._sign(other)
+        end = self._end(bound, not at_least)
+        if sign == 0 or end is None or isinstance(e, tir.FloorDiv) and not (left and isinstance(other, tir.IntImm)):
+            return None
+        if isinstance(e, tir.FloorDiv):  # inner // c >= n: inner >= n*c; <= n: inner < (n+1)*c; turned round for c < 0
+            last = end * other if at_least else (end + 1) * other - sign
+            return self.solve(inner, last, at_least == (sign > 0))
+        if at_least == (sign > 0):
+            return self.solve(inner, self._ceildiv(end, other), True)
+        return self.solve(inner, end // other, False)
+
+    def _ceildiv(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        if self.analyzer.can_prove((a % b).equal(0)):
+            return a // b
+        return a // b + 1 if self.analyzer.can_prove(tir.NE(a % b, 0)) else -((-a) // b)
+
+
 def deduce_bound(var: Var, cond: Any, hint_map: Dict[Var, IntSet], relax_map: Dict[Var, IntSet]) -> IntervalSet:
     """The values of var for which the condition holds whatever those of relax_map are.
 
-    hint_map says where other variables lie, for the signs of coefficients."""
+    hint_map says where other variables lie, for the signs of coefficients.  Nothing, from pos_inf to neg_inf, where the
+    condition is no comparison, or var does not stand in it once, under sums, products and divisions."""
     analyzer = Analyzer()
     for v, s in {**hint_map, **relax_map}.items():
         if not isinstance(s, IntervalSet):
             raise error.ArgumentError(f"deduce_bound: the set of {v} is no interval")
         if not s.is_everything():
-            
             analyzer.bind(v, Range.from_min_extent(s.min_value, s.max_value - s.min_value + 1))
-    low: Any = None
-    high: Any = None
     nothing = IntervalSet(pos_inf(), neg_inf())
-    everything = IntervalSet(neg_inf(), pos_inf())
-    for part in _parts(convert(cond)):
-        terms = _at_least_zero(part)
-        if not terms:
-            return everything
-        for term in terms:
-            linear = detect_linear_equation(term, [var])
-            if not linear:
-                return everything
-            coefficient, rest = linear
-            positive = analyzer.can_prove(coefficient > 0)
-            if not positive and not analyzer.can_prove(coefficient < 0):
-                return everything
-            least = interval_of(rest, dict(relax_map), analyzer.facts()).min_value
-            if least.same_as(neg_inf()):
-                return nothing
-            # coefficient * var + rest >= 0 for the least rest
-            if positive:
-                bound = -(least // coefficient)
-                low = bound if low is None else tir.Max(low, bound)
-            else:
-                bound = least // (-coefficient)
-                high = bound if high is None else tir.Min(high, bound)
-    return IntervalSet(neg_inf() if low is None else analyzer.simplify(low),
-                       pos_inf() if high is None else analyzer.simplify(high))
+    compare = convert(cond)
+    if not isinstance(compare, (tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ)):
+        return nothing
+    left, right = _uses(compare.a, var), _uses(compare.b, var)
+    if left + right != 1:
+        return nothing
+    inner, bound = (compare.a, compare.b) if left else (compare.b, compare.a)
+    deduce = _Deduce(var, analyzer, relax_map)
+    if isinstance(compare, tir.EQ):
+        return _deduce_equal(deduce, inner, bound) or nothing
+    at_least = isinstance(compare, (tir.GT, tir.GE)) == bool(left)
+    if isinstance(compare, (tir.LT, tir.GT)):
+        bound = bound + 1 if at_least else bound - 1
+    found = deduce.solve(inner, bound, at_least)
+    if found is None:
+        return nothing
+    return IntervalSet(found[0], pos_inf()) if found[1] else IntervalSet(neg_inf(), found[0])
+
+
+def _deduce_equal(deduce: _Deduce, e: Any, value: Any) -> Any:
+    """The one value for which e equals the value, where there is one for certain; else None."""
+    while not isinstance(e, Var):
+        left = _uses(getattr(e, "a", e), deduce.var) > 0
+        if isinstance(e, tir.Add):
+            e, value = (e.a, value - e.b) if left else (e.b, value - e.a)
+        elif isinstance(e, tir.Sub):
+            e, value = (e.a, value + e.b) if left else (e.b, e.a - value)
+        elif isinstance(e, tir.Mul):
+            e, factor = (e.a, e.b) if left else (e.b, e.a)
+            if not deduce._sign(factor) or not deduce.analyzer.can_prove((value % factor).equal(0)):
+                return None
+            value = value // factor
+        else:
+            return None
+    if any(_uses(value, v) for v in deduce.relax):
+        return None
+    value = Analyzer().simplify(value)
+    return IntervalSet(value, value)

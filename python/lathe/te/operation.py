@@ -308,12 +308,12 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "", span: Any = None
 
 def create_prim_func(ops: Sequence[Any], index_dtype_override: Optional[str] = None) -> PrimFunc:
     """The function that computes the outputs among ops; ops lists its parameters in
-    order: placeholders, variables, results."""
-    if index_dtype_override is not None:
+    order: placeholders, variables, results.  index_dtype_override="int64" makes loops, sizes and indices int64."""
+    if index_dtype_override not in (None, "int64"):
         raise error.UnsupportedError(
-            "create_prim_func: index_dtype_override is not supported; give the sizes the dtype that is wanted"
+            f"create_prim_func: index_dtype_override is 'int64' or None, not '{index_dtype_override}'"
         )
-    return call("te_create_prim_func", "main", te_args(as_tuple(ops), None))
+    return call("te_create_prim_func", "main", te_args(as_tuple(ops), None), index_dtype_override == "int64")
 
 
 def te_args(args: Sequence[Any], binds: Optional[Dict[Tensor, Buffer]]) -> List[Any]:

@@ -12,14 +12,15 @@ from .._ffi import WORLD, call
 from .expr import CommReducer, IterVar, PrimExpr, Var, _Const, _op_name, as_tuple, const, convert
 
 _ANY = 32  # of IntrinFlags: the caller gives the dtype
+_FLOAT = 2  # of IntrinFlags: arguments are floats, a whole number of Python is one too
 intrinsics: Dict[str, List[Any]] = {row[0]: row for row in call("intrinsics")}
 
 
-def _make(name: str, lo: int, hi: int, doc: str) -> Callable[..., PrimExpr]:
+def _make(name: str, lo: int, hi: int, doc: str, floats: bool) -> Callable[..., PrimExpr]:
     if lo == hi == 1:
 
         def one(x: Any, span: Any = None) -> PrimExpr:
-            return call("call", WORLD, name, None, [convert(x)])
+            return call("call", WORLD, name, None, [convert(float(x) if floats and isinstance(x, int) else x)])
 
         f: Callable[..., PrimExpr] = one
     elif lo == hi == 2:
@@ -43,7 +44,7 @@ def _make(name: str, lo: int, hi: int, doc: str) -> Callable[..., PrimExpr]:
 generated: List[str] = []
 for _name, _lo, _hi, _flags, _doc in intrinsics.values():
     if not _flags & _ANY:
-        globals()[_name] = _make(_name, _lo, _hi, _doc)
+        globals()[_name] = _make(_name, _lo, _hi, _doc, bool(_flags & _FLOAT))
         generated.append(_name)
 
 

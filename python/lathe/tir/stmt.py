@@ -71,6 +71,15 @@ class ForKind(str, enum.Enum):
     def _missing_(cls, value: Any) -> Optional["ForKind"]:
         return list(cls)[value] if isinstance(value, int) and 0 <= value < len(cls) else None
 
+    def __eq__(self, other: Any) -> bool:
+        return list(ForKind)[other] is self if isinstance(other, int) and 0 <= other < 5 else str.__eq__(self, other)
+
+    def __hash__(self) -> int:
+        return str.__hash__(self)
+
+    def __str__(self) -> str:
+        return str(self.value)
+
 
 @register_object("stmt", "for")
 class For(Stmt):
@@ -94,10 +103,15 @@ class For(Stmt):
     loop_var = _field(0, "its variable")
     min = _field(1, "first value")
     extent = _field(2, "number of iterations")
-    kind = _field(3, "how it runs")
-    thread_binding = _field(4, "the thread axis, or None")
+    kind = property(lambda self: ForKind(self._fields()[3]), doc="how it runs")
     annotations = property(lambda self: annotations_of(self._fields()[5]), doc="hints by key")
     body = _field(6, "what is repeated")
+
+    @property
+    def thread_binding(self) -> Optional[IterVar]:
+        """The thread axis, or None."""
+        tag = self._fields()[4]
+        return None if tag is None else IterVar(None, tag, IterVar.ThreadIndex, tag)
 
 
 @register_object("stmt", "if")
@@ -193,6 +207,13 @@ class BufferRegion:
         return f"{self.buffer.name}[{', '.join(f'{r.min}:{r.min + r.extent}' for r in self.region)}]"
 
 
+class MatchBufferRegion:
+    """A buffer that is a view of a part of another."""
+
+    def __init__(self, buffer: Any, source: BufferRegion):
+        self.buffer, self.source = buffer, source
+
+
 @register_object("stmt", "block")
 class Block(Stmt):
     """A unit of computation with iteration variables of its own."""
@@ -234,6 +255,18 @@ class Block(Stmt):
     def writes(self) -> List[BufferRegion]:
         """What it writes."""
         return self._regions(4)
+
+    @property
+    def match_buffers(self) -> List["MatchBufferRegion"]:
+        """Views that it declares of parts of buffers."""
+        return [
+            MatchBufferRegion(b, BufferRegion(of, [Range.from_min_extent(a, n) for a, n in zip(lo, ext)]))
+            for b, (of, lo, ext) in self._fields()[9]
+        ]
+
+
+#: A block and the place where it runs are one.
+BlockRealize = Block
 
 
 def stmt_seq(*args: Any) -> Stmt:

@@ -1,0 +1,174 @@
+"""Behaviour that programs written for TVM rely on: bounds, script and te, against values counted here."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import lathe
+from lathe import arith, te, tir
+from lathe.arith import ConstIntBound, IntervalSet
+from lathe.ir import Range
+from lathe.script import tir as T
+
+LIMITS = {"x": (-9, 5), "y": (-4, 7)}
+
+
+def values(f):
+    """What f is over all values of the variables; divisions by zero have none."""
+    out = []
+    for x, y in itertools.product(*(range(lo, hi + 1) for lo, hi in LIMITS.values())):
+        try:
+            out.append(f(x, y))
+        except ZeroDivisionError:
+            pass
+    return out
+
+
+def trunc(a, b):
+    return int(a / b) if b else 1 // 0
+
+
+@pytest.mark.parametrize(
+    "make, count",
+    [
+        (lambda x, y: x // y, lambda x, y: x // y),
+        (lambda x, y: tir.truncdiv(x, y), trunc),
+        (lambda x, y: tir.truncmod(x, 4), lambda x, y: x - 4 * trunc(x, 4)),
+        (lambda x, y: x >> (y % 3), lambda x, y: x >> (y % 3)),
+        (lambda x, y: (x * 3).astype("float32").astype("int32"), lambda x, y: x * 3),
+    ],
+)
+def test_const_int_bound_is_the_hull(make, count):
+    x, y = te.var("x"), te.var("y")
+    analyzer = arith.Analyzer()
+    for v, (lo, hi) in zip((x, y), LIMITS.values()):
+        analyzer.update(v, ConstIntBound(lo, hi))
+    found = analyzer.const_int_bound(make(x, y))
+    assert (found.min_value, found.max_value) == (min(values(count)), max(values(count)))
+
+
+def test_update_without_an_end_is_a_bound():
+    x = te.var("x")
+    analyzer = arith.Analyzer()
+    analyzer.update(x, ConstIntBound(ConstIntBound.NEG_INF, 4))
+    assert analyzer.const_int_bound_is_bound(x)
+    assert analyzer.const_int_bound(x).max_value == 4
+
+
+def test_congruences_meet():
+    a = te.var("a")
+    analyzer = arith.Analyzer()
+    with analyzer.constraint_scope(tir.truncmod(a, 6) == 5), analyzer.constraint_scope(a % 10 == 7):
+        found = analyzer.modular_set(a)
+    want = [n for n in range(1000) if n % 6 == 5 and n % 10 == 7]
+    assert (found.coeff, found.base) == (want[1] - want[0], want[0])
+    assert arith.Analyzer().modular_set((a * 16 + 4) & 31) == arith.ModularSet(16, 4)
+    assert arith.Analyzer().modular_set((a * 8 + 4) >> 1) == arith.ModularSet(4, 2)
+
+
+@pytest.mark.parametrize("factor", [3, -3])
+@pytest.mark.parametrize("compare", ["<", "<=", ">", ">="])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("divided", [False, True])
+def test_deduce_bound_is_the_set_of_solutions(factor, compare, turned, divided):
+    a, b = te.var("a"), te.var("b")
+    within = {b: IntervalSet(2, 6)}
+
+    def condition(a, b):
+        left = a // factor + b * 2 if divided else b - a * factor + 1
+        left, right = (11, left) if turned else (left, 11)
+        return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[compare]
+
+    found = arith.deduce_bound(a, condition(a, b), within, within)
+    lo, hi = (None if "inf" in str(e) else int(e) for e in (found.min_value, found.max_value))
+    for n in range(-60, 61):
+        holds = all(condition(n, m) for m in range(2, 7))
+        assert holds == ((lo is None or n >= lo) and (hi is None or n <= hi)), (n, str(found))
+
+
+def test_deduce_bound_of_what_it_cannot_solve_is_nothing():
+    a, b = te.var("a"), te.var("b")
+    for cond in (a + b, a * 2 - a > b, a % 16 < 10, tir.Max(a, 5) < 9, a // 8 == 3, 8 // a >= 2):
+        assert arith.deduce_bound(a, cond, {b: IntervalSet(2, 3)}, {}).is_nothing()
+    assert int(arith.deduce_bound(a, 5 * a == -10, {}, {}).min_value) == -2
+
+
+def test_detect_clip_bound_through_min_and_not():
+    a, b = te.var("a"), te.var("b")
+    found = arith.detect_clip_bound(tir.all(tir.Min(a, b) > 3, tir.Not(a > 9)), [a, b])
+    assert [None if e is None else int(e) for e in found] == [4, 9, 4, None]
+
+
+def test_indices_of_int64():
+    n = te.var("n")
+    A = te.placeholder((n, 8), name="A", dtype="int32")
+    k = te.reduce_axis((0, 8), "k")
+    B = te.compute((n,), lambda i: te.sum(A[i, k] * (k + 1), axis=k), name="B")
+    C = te.compute((n,), lambda i: B[i] + i + A[i, 0], name="C")
+    f = te.create_prim_func([A, C], index_dtype_override="int64")
+    assert all(str(s.dtype) == "int64" for s in f.buffer_map[f.params[0]].shape)
+    assert "T.int64(8)" in f.script() and "v_i_1 = T.axis.spatial(n, i)" in f.script()
+    data = np.arange(40, dtype="int32").reshape(5, 8)
+    out = np.zeros(5, "int32")
+    lathe.build(f)(data, out)
+    np.testing.assert_array_equal(out, data @ np.arange(1, 9) + np.arange(5) + data[:, 0])
+    with pytest.raises(lathe.error.UnsupportedError, match="'int64' or None"):
+        te.create_prim_func([A, C], index_dtype_override="int16")
+
+
+def test_what_a_script_is_made_of():
+    @T.prim_func
+    def f(A: T.Buffer((16, 8), "float32"), B: T.Buffer((16,), "float32")):
+        for i in T.thread_binding(16, thread="threadIdx.x"):
+            with T.block("rows"):
+                vi = T.axis.spatial(16, i)
+                V = T.match_buffer(A[vi, 0:8])
+                B[vi] = V[0, 3] + T.exp(0)
+
+    loop = f.body.block.body
+    assert loop.kind == 4 == tir.ForKind.THREAD_BINDING and loop.kind == "thread_binding"
+    assert loop.thread_binding.thread_tag == "threadIdx.x"
+    assert isinstance(loop.body, tir.stmt.BlockRealize)
+    view = loop.body.block.match_buffers[0]
+    assert [int(n) for n in view.buffer.shape] == [1, 8] and view.source.buffer.name == "A"
+    lathe.ir.assert_structural_equal(f, lathe.script.from_source(f.script()))
+    data, out = np.random.rand(16, 8).astype("float32"), np.zeros(16, "float32")
+    f.interpret(data, out)
+    np.testing.assert_array_equal(out, data[:, 3] + np.float32(1))
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("vi = T.axis.spatial(16, i)", "has an axis 'vi' already"),
+        ("T.reads(A[0])", "has T.reads already"),
+        ("T.where(i < 3)", "has T.where already"),
+        ('T.block_attr({"k": 2})', "has another 'k' already"),
+        ("C = T.alloc_buffer((4,))", "has a buffer 'C' already"),
+        ('D = T.alloc_buffer("(4, 4)")', "a size is a number"),
+        ("T.evaluate(A)", "'A' is a buffer"),
+    ],
+)
+def test_a_block_says_each_thing_once(line, message):
+    text = f"""
+@T.prim_func
+def f(A: T.Buffer((16,), "float32")):
+    for i in range(16):
+        with T.block("b"):
+            vi = T.axis.spatial(16, i)
+            T.where(i < 9)
+            T.reads(A[vi])
+            T.block_attr({{"k": 1}})
+            C = T.alloc_buffer((4,))
+            {line}
+            A[vi] = A[vi] + 1.0
+"""
+    with pytest.raises(lathe.error.ParseError, match=message) as e:
+        lathe.script.from_source(text)
+    assert e.value.line == 11
+
+
+def test_a_block_has_no_name_to_give():
+    with pytest.raises(lathe.error.ParseError, match="nothing to name 'x'"):
+        lathe.script.from_source('@T.prim_func\ndef f():\n    with T.block("b") as x:\n        T.evaluate(0)\n')
