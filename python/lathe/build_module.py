@@ -12,6 +12,7 @@ from .runtime.module import Module
 from .target import Target, resolve
 from .te.operation import te_args
 from .te.schedule import Schedule as TeSchedule
+from .te.tensor import PlaceholderOp, Tensor
 from .tir.function import PrimFunc
 from .tir.schedule import Schedule as TirSchedule
 
@@ -37,6 +38,10 @@ def _functions(
     raise error.TypeError(f"build and lower take a schedule, a PrimFunc or an IRModule, not a {type(inp).__name__}")
 
 
+def _is_computed(arg: Any) -> bool:
+    return isinstance(arg, Tensor) and not isinstance(arg.op, PlaceholderOp)
+
+
 def _config(config: Optional[Dict[str, Any]]) -> List[Any]:
     return [[k, v] for k, v in (config or {}).items()]
 
@@ -50,9 +55,12 @@ def lower(
     config: Optional[Dict[str, Any]] = None,
 ) -> IRModule:
     """The loops as they will run: blocks gone, buffers flat, guards moved out of main
-    bodies, vector loops as vectors.  With simple_mode the text is the compact form."""
+    bodies, vector loops as vectors.  With simple_mode the text is the compact form.  Where no result stands among
+    the arguments of a te schedule, its outputs follow them."""
     target = resolve(None)
     mod = IRModule()
+    if isinstance(inp, TeSchedule) and args is not None and not any(_is_computed(a) for a in args):
+        args = list(args) + [op.output(i) for op in inp.outputs for i in range(op.num_outputs)]  # to look at
     for f in _functions(inp, args, name if not isinstance(inp, (IRModule, TirSchedule)) else None, binds):
         mod[f.name] = call("lower", f, target._h, _config(config))
     for p in PassContext.current().lower_passes:

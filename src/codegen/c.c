@@ -425,6 +425,7 @@ static Code *make_code(Ctx *ctx, const Target *target, int n, Kernel *const *ker
   Cgen *g = cs_new(code, dialect);
   for (int i = 0; i < n; i++) {
     Scope inner = scope_begin(ctx);
+    cs_refuse_imports(ctx, kernels[i]);
     print_kernel(g, kernels[i], launch);
     scope_end(ctx, inner);
   }

@@ -142,6 +142,12 @@ const char *cs_function_name(Cgen *g, const char *name)
   return s;
 }
 
+void cs_refuse_imports(Ctx *ctx, const Kernel *k)
+{
+  if (k->nimport)
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "%s: the pragma import_llvm needs a target whose code LLVM makes", k->name);
+}
+
 Cgen *cs_new(Code *code, const Dialect *dialect)
 {
   Cgen *g = arena_new_of(code->arena, Cgen);

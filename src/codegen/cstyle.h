@@ -124,6 +124,7 @@ struct Cgen {
 
 /* ---- cstyle.c: names, types, literals, scalar expressions ------------------------- */
 
+void cs_refuse_imports(Ctx *, const Kernel *); /* code in LLVM's language cannot be joined with C */
 Cgen *cs_new(Code *, const Dialect *);
 void cs_kernel_begin(Cgen *, const Kernel *);
 const char *cs_name(Cgen *, const Var *);

@@ -271,6 +271,7 @@ Code *codegen_cuda(Ctx *ctx, const Target *target, int n, Kernel *const *kernels
   Cuda c = {.g = cs_new(code, &cuda_dialect), .state = state};
   for (int i = 0; i < n; i++) {
     Scope inner = scope_begin(ctx);
+    cs_refuse_imports(ctx, kernels[i]);
     print_function(&c, kernels[i]);
     scope_end(ctx, inner);
   }

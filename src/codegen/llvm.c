@@ -227,6 +227,21 @@ static void make_module(Ctx *ctx, Work *w, const Target *t, const char *features
   LLVMDisposeTargetData(layout);
 }
 
+/* LLVM code that a kernel brings along, joined with its module.  What several of them define is there once. */
+static void link_import(Ctx *ctx, Work *w, const char *text)
+{
+  LLVMMemoryBufferRef source = LLVMCreateMemoryBufferWithMemoryRangeCopy(text, strlen(text), "import_llvm");
+  LLVMModuleRef import = NULL;
+  char *why = NULL;
+  if (LLVMParseIRInContext(w->lc, source, &import, &why))
+    raise_message(ctx, ERR_ARGUMENT, "import_llvm is no LLVM code", why);
+  for (LLVMValueRef f = LLVMGetFirstFunction(import); f; f = LLVMGetNextFunction(f))
+    if (!LLVMIsDeclaration(f)) LLVMSetLinkage(f, LLVMLinkOnceODRLinkage);
+  bool failed = LLVMLinkModules2(w->mod, import);
+  check_trouble(ctx, w, "import_llvm");
+  if (failed) raise(ctx, ERR_ARGUMENT, NOWHERE, "import_llvm: the code cannot be joined with the kernel's");
+}
+
 /* The module of these kernels, with a table of ntable kernels. */
 static CodePart *make_part(Ctx *ctx, const Target *t, int n, Kernel *const *kernels, int ntable, Kernel *const *table)
 {
@@ -239,6 +254,8 @@ static CodePart *make_part(Ctx *ctx, const Target *t, int n, Kernel *const *kern
   gen_init(&g, ctx, w, t, features);
   module_flags(&g);
   for (int i = 0; i < n; i++) gen_kernel(&g, kernels[i]);
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < kernels[i]->nimport; k++) link_import(ctx, w, kernels[i]->import_llvm[k]);
   if (ntable) gen_table(&g, ntable, table);
   optimise(ctx, w, &g);
   ctx_poll(ctx);

@@ -74,6 +74,8 @@ typedef struct Kernel {
   Stmt *body;
   const Expr *workspace_bytes; /* shared part; over sizes and scalars; int64 */
   const Expr *slice_bytes;     /* for each worker */
+  const char **import_llvm;    /* texts of LLVM code that it calls: the pragma import_llvm of its loops */
+  int nimport;
 } Kernel;
 
 /* In the same module as f; f is left as it was. */

@@ -100,11 +100,30 @@ PrimFunc *lower_func(const PrimFunc *f, const Target *target, LowerStage stage, 
   return lo.f;
 }
 
+typedef struct Imports {
+  Arena *arena;
+  Vec(const char *) text;
+} Imports;
+
+static bool note_import(void *env, Stmt *s)
+{
+  Imports *im = env;
+  const Expr *text = s->kind == S_FOR ? annots_get(&s->u.loop.annots, "pragma_import_llvm") : NULL;
+  if (s->kind == S_ATTR && !strcmp(s->u.attr.key, "pragma_import_llvm")) text = s->u.attr.value;
+  if (text && text->kind == E_STR) vec_push(im->arena, &im->text, text->u.str);
+  return true;
+}
+
 Kernel *lower_kernel(const PrimFunc *f, const Target *target, const LowerConfig *config)
 {
   Lower lo = begin(f, target, config);
+  Imports im = {.arena = f->m->arena};
+  stmt_visit(lo.f->body, note_import, &im); /* before passes take the loops apart */
   run_stages(&lo, LOWER_KERNEL);
-  return lower_make_kernel(&lo);
+  Kernel *k = lower_make_kernel(&lo);
+  k->import_llvm = im.text.v;
+  k->nimport = im.text.n;
+  return k;
 }
 
 /* What a function is found to have that a pass may not bear: bits of the needs. */

@@ -36,6 +36,7 @@ LLVM_ONLY = {
     "test_narrow_models.py::test_dot_products_of_bfloat16": "it compiles for other machines",
     "test_narrow_models.py::test_the_report_says_what_is_not_faster": "it compiles for other machines",
     "test_narrow_models.py::test_what_only_moves_elements_stays_narrow": "it looks for instructions in the assembly",
+    "test_tvm_tutorials.py::test_import_llvm": "it brings LLVM's own code along",
 }
 
 

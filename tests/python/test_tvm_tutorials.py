@@ -180,3 +180,173 @@ def test_a_renderer_is_told_before_the_error_is_raised():
     finally:
         override_renderer(None)
     assert len(told) == 1 and told[0].span.line == 3 and "nothing" in told[0].message
+
+
+# ---- instruments of passes
+
+
+def watching(log):
+    @tvm.instrument.pass_instrument
+    class Watch:
+        def __init__(self, name, bad=""):
+            self.name, self.bad = name, bad
+
+        def note(self, what):
+            if self.bad == what:
+                raise ValueError(f"{self.name}: bad {what}")
+            log.append(f"{self.name} {what}")
+
+        def enter_pass_ctx(self):
+            self.note("enter")
+
+        def exit_pass_ctx(self):
+            self.note("exit")
+
+        def run_before_pass(self, mod, info):
+            self.note("before")
+
+    return Watch
+
+
+@pytest.mark.parametrize(
+    "bad, want",
+    [
+        ("enter", "a enter, a exit"),  # those that were entered are left
+        ("exit", "a enter, b enter, c enter, a before, b before, c before, a exit"),  # those behind are not told
+        ("before", "a enter, b enter, c enter, a before, a exit, b exit, c exit"),
+    ],
+)
+def test_an_instrument_that_raises(bad, want):
+    log = []
+    watch = watching(log)
+    x = relay.var("x", shape=(2,))
+    mod = tvm.IRModule.from_expr(relay.Function([x], x + x))
+    ctx = tvm.transform.PassContext(instruments=[watch("a"), watch("b", bad), watch("c")])
+    with pytest.raises(ValueError, match=f"b: bad {bad}"):
+        with ctx:
+            relay.transform.InferType()(mod)
+    assert log == want.split(", ")
+    assert tvm.transform.PassContext.current() is not ctx
+    log.clear()
+    ctx.override_instruments([])
+    assert log == ([] if bad != "before" else ["a exit", "b exit", "c exit"])
+
+
+def test_instruments_of_the_context_that_is_always_there():
+    log = []
+    ctx = tvm.transform.PassContext.current()
+    ctx.override_instruments([watching(log)("a")])
+    try:
+        x = relay.var("x", shape=(2,))
+        relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], x + x)))
+    finally:
+        tvm.transform.PassContext.current().override_instruments([])
+    assert log == ["a enter", "a before", "a exit"]
+
+
+# ---- pictures of modules
+
+
+def test_relay_visualizer(tmp_path):
+    from lathe.contrib import relay_viz
+    from lathe.contrib.relay_viz.interface import VizEdge, VizNode, VizParser
+    from lathe.contrib.relay_viz.terminal import TermGraph, TermPlotter, TermVizParser
+
+    inner = relay.GlobalVar("inner")
+    a, b, x, y = (relay.var(n, shape=(3,)) for n in "abxy")
+    mod = tvm.IRModule({
+        inner: relay.Function([a, b], relay.nn.relu(a) + b),
+        relay.GlobalVar("main"): relay.Function([x, y], relay.Call(inner, [y, relay.Call(inner, [x, y])])),
+    })
+    relay_viz.RelayVisualizer(mod, {"b": None}).render(str(tmp_path / "plain"))
+    assert (tmp_path / "plain").read_text() == """@main(GlobalVar)
+  --0: Function (params: x, y)
+    --1: Call
+      --2: GlobalVar (name_hint: inner)
+      --3: Var(Input) (name_hint: y type: Tensor[(3), float32])
+      --4: Call
+        --2: GlobalVar (name_hint: inner)
+        --5: Var(Input) (name_hint: x type: Tensor[(3), float32])
+        --3: Var(Input) (name_hint: y type: Tensor[(3), float32])
+@inner(GlobalVar)
+  --0: Function (params: a, b)
+    --1: Call add
+      --2: Call nn.relu
+        --3: Var(Input) (name_hint: a type: Tensor[(3), float32])
+      --4: Var(Param) (name_hint: b type: Tensor[(3), float32])
+"""
+
+    class Parser(VizParser):
+        def get_node_edges(self, node, relay_param, node_to_id):
+            if isinstance(node, relay.Var):
+                return VizNode(node_to_id[node], "Mine", node.name_hint), []
+            return TermVizParser().get_node_edges(node, relay_param, node_to_id)
+
+    class Graph(TermGraph):
+        def node(self, viz_node):
+            super().node(viz_node)
+            if viz_node.type_name == "Mine":
+                super().node(VizNode("2" + viz_node.identity, "Twin", ""))
+                super().edge(VizEdge("2" + viz_node.identity, viz_node.identity))
+
+    class Plotter(TermPlotter):
+        def create_graph(self, name):
+            self._name_to_graph[name] = Graph(name)
+            return self._name_to_graph[name]
+
+    relay_viz.RelayVisualizer(mod, {}, Plotter(), Parser()).render(str(tmp_path / "mine"))
+    text = (tmp_path / "mine").read_text()
+    assert text.count("Mine") == 5 and text.count("Twin") == 4 and "Var" not in text.replace("GlobalVar", "")
+
+
+# ---- arithmetic on whole tensors, and loops to look at
+
+
+def test_arithmetic_on_tensors_is_topi():
+    import lathe.topi  # pylint: disable=unused-import
+
+    a, b = te.placeholder((4, 3), name="a"), te.placeholder((3,), name="b")
+    out = (a + b) * a - b / 2.0 + (1.0 - a)
+    s = te.create_schedule(out.op)
+    x, y = (np.random.rand(*n).astype("float32") for n in ((4, 3), (3,)))
+    got = np.zeros((4, 3), "float32")
+    tvm.build(s, [a, b, out])(x, y, got)
+    np.testing.assert_allclose(got, (x + y) * x - y / 2 + (1 - x), rtol=1e-6)
+    assert out.op.name in str(tvm.lower(s, [a, b], simple_mode=True))  # outputs follow where none is named
+
+
+# ---- LLVM code beside a schedule
+
+PLUS_SEVEN = """
+define i32 @plus_seven(ptr %to, ptr %from) {
+  %v = load float, ptr %from
+  %w = fadd float %v, 7.0
+  store float %w, ptr %to
+  ret i32 0
+}
+"""
+
+
+def plus_seven():
+    a = te.placeholder((16,), name="a")
+    b = te.extern((16,), [a], lambda ins, outs: steps(ins[0], outs[0]), name="b")
+    return a, b
+
+
+def steps(source, result):
+    ib = tir.ir_builder.create()
+    with ib.for_range(0, 16, name="i") as i:
+        ib.scope_attr(i, "pragma_import_llvm", PLUS_SEVEN)
+        ib.emit(tir.call_extern("int32", "plus_seven", result.access_ptr("w", offset=i),
+                                source.access_ptr("r", offset=i)))
+    return ib.get()
+
+
+def test_import_llvm():
+    a, b = plus_seven()
+    s = te.create_schedule(b.op)
+    values, got = np.arange(16, dtype="float32"), np.zeros(16, "float32")
+    tvm.build(s, [a, b], target="llvm")(values, got)
+    np.testing.assert_array_equal(got, values + 7)
+    with pytest.raises(tvm.error.UnsupportedError, match="import_llvm needs a target whose code LLVM makes"):
+        tvm.build(s, [a, b], target="c")

@@ -143,9 +143,8 @@ class PassContext:
         return info.name in self.required_pass or self.opt_level >= info.opt_level
 
     def __enter__(self) -> "PassContext":
+        self._enter_instruments()
         _stack().append(self)
-        for i in self.instruments:
-            i.enter_pass_ctx()
         for note in self.notes:
             import warnings
 
@@ -154,22 +153,43 @@ class PassContext:
 
     def __exit__(self, *_exc: Any) -> None:
         _stack().pop()
-        for i in reversed(self.instruments):
-            i.exit_pass_ctx()
+        self._exit_instruments(self.instruments)
+
+    def _enter_instruments(self) -> None:
+        """Where one of them raises, those that were entered are left, and the context has none any more."""
+        entered: List[Any] = []
+        try:
+            for i in self.instruments:
+                i.enter_pass_ctx()
+                entered.append(i)
+        except BaseException:
+            self.instruments = []
+            self._exit_instruments(entered)
+            raise
+
+    def _exit_instruments(self, instruments: Sequence[Any]) -> None:
+        try:
+            for i in instruments:
+                i.exit_pass_ctx()
+        except BaseException:
+            self.instruments = []
+            raise
 
     def override_instruments(self, instruments: Optional[Sequence[Any]]) -> None:
         """Other instruments from now on."""
-        for i in self.instruments:
-            i.exit_pass_ctx()
+        self._exit_instruments(self.instruments)
         self.instruments = list(instruments or [])
-        for i in self.instruments:
-            i.enter_pass_ctx()
+        self._enter_instruments()
 
     @staticmethod
     def current() -> "PassContext":
-        """The innermost context of a with statement, or the default one."""
+        """The innermost context of a with statement, or the thread's default one."""
         stack = _stack()
-        return stack[-1] if stack else PassContext()
+        if stack:
+            return stack[-1]
+        if not hasattr(_current, "default"):
+            _current.default = PassContext()
+        return _current.default
 
     @staticmethod
     def list_configs() -> Dict[str, Dict[str, str]]:

@@ -37,9 +37,31 @@ class TensorSlice(ExprOp):
         return repr(self.asobject())
 
 
+#: What arithmetic on whole tensors computes, by the name of the operator: topi fills it.
+whole_tensors: Dict[str, Any] = {}
+
+
+def _arithmetic(name: str, turned: bool) -> Any:
+    """An operator on tensors: element by element where topi is imported; one of no dimensions is its element."""
+    plain = getattr(ExprOp, f"__{'r' if turned else ''}{name}__")
+
+    def operator(self: "Tensor", other: Any) -> Any:
+        shaped = self.ndim or (isinstance(other, Tensor) and other.ndim)
+        if not shaped or name not in whole_tensors:
+            return plain(self, other)
+        return whole_tensors[name](other, self) if turned else whole_tensors[name](self, other)
+
+    return operator
+
+
 @register_object("tensor")
 class Tensor(ExprOp, Object):
     """An output of an operation.  A[i, j] reads an element."""
+
+    __add__, __radd__ = _arithmetic("add", False), _arithmetic("add", True)
+    __sub__, __rsub__ = _arithmetic("sub", False), _arithmetic("sub", True)
+    __mul__, __rmul__ = _arithmetic("mul", False), _arithmetic("mul", True)
+    __truediv__, __rtruediv__ = _arithmetic("truediv", False), _arithmetic("truediv", True)
 
     def _fields(self) -> List[Any]:
         return call("tensor_fields", self)

@@ -21,8 +21,10 @@ from .transform import (
     stft, strided_slice, take, tensor_size, tensordot, tile, topk, transpose, trilu, unravel_index, where,
 )
 from .utils import get_const_tuple
+from ..te.tensor import whole_tensors as _whole_tensors
 
 _install(nn)
+_whole_tensors.update(add=add, sub=subtract, mul=multiply, truediv=divide)
 
 __getattr__ = _refused(
     "lathe.topi",
