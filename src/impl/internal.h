@@ -435,6 +435,14 @@ void pool_map_schedule(ImplGroup *);
 bool pool_columns_fits(const Target *, const Node *call); /* windows some columns apart */
 void pool_columns_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
 
+/* ---- softmax.c ----------------------------------------------------------------------------- */
+
+extern const AttrsDef SoftmaxPlan_table;
+void softmax_plans(const ImplCall *, PlanList *);
+void softmax_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+void softmax_log_compute(OpCall *, const Target *, const void *plan, const Tensor *const *in, const Tensor **out);
+void softmax_schedule(ImplGroup *);
+
 /* ---- conv_transpose.c ---------------------------------------------------------------------- */
 
 extern const AttrsDef PhasesPlan_table;
