@@ -60,7 +60,8 @@ static void long_rows_left(Fn *f)
   static const int64_t x[][2] = {{100, 512}, {100, 100000}, {2, 5}};
   for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
     fresh(f);
-    const Node *call = CALL(f, "nn.softmax", fn_attrs(f, "nn.softmax", "axis", "1", NULL), fn_param(f, DT_F32, 2, x[i]));
+    const Node *call =
+        CALL(f, "nn.softmax", fn_attrs(f, "nn.softmax", "axis", "1", NULL), fn_param(f, DT_F32, 2, x[i]));
     ImplCall of = {f->m, f->m->arena, f->target, &f->config, fn_body(graph_infer(f->m, fn_done(f, call)))};
     PlanList list;
     impl_plans(&of, &list);

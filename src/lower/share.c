@@ -12,7 +12,7 @@
  * breaks  nothing; after it the expressions of a statement can be printed as trees */
 #include "lower/internal.h"
 
-enum { WORTH_A_NAME = 5 }; /* nodes in a term, counted as a tree */
+enum { WORTH_A_NAME = 5, SPELLED_OUT = 64 }; /* nodes in a term, counted as a tree */
 
 typedef struct Term {
   int uses, size;
@@ -27,6 +27,7 @@ typedef struct Share {
   Map named;               /* Expr* -> Expr*: the variable, or the rewritten term */
   Vec(const Var *) vars;
   ExprVec values;
+  bool strided; /* the statement has vectors whose lanes lie apart */
 } Share;
 
 static bool may_fail(const Expr *e)
@@ -46,9 +47,18 @@ static bool is_folded(const Expr *e)
   return dtype_is_int(e->dtype) && !expr_has_kind(e, E_VAR) && !expr_has_kind(e, E_LOAD) && !expr_has_kind(e, E_CALL);
 }
 
+/* So have the places of vectors whose lanes lie apart: by them the code generator finds the squares of memory that
+ * several statements read together. */
+static bool is_place(const Share *sh, const Expr *e, int size)
+{
+  return sh->strided && size <= SPELLED_OUT && dtype_is_int(e->dtype) && e->dtype.lanes == 1 &&
+         !expr_has_kind(e, E_LOAD);
+}
+
 static int count_term(Share *sh, const Expr *e, bool sure)
 {
   if (e->nargs == 0 || e->kind == E_LET) return 1;
+  sh->strided |= e->kind == E_RAMP && !expr_is_int(e->arg[1], 1);
   Term *t = map_get(&sh->term, e);
   if (t) {
     t->uses++;
@@ -97,8 +107,8 @@ static const Expr *shared(Share *sh, const Expr *e)
   }
   const Expr *r = expr_with_args(m, e, arg);
   bool name = t && t->uses > 1 && t->size >= WORTH_A_NAME && (t->sure || !may_fail(e)) && expr_is_pure(e) &&
-              !is_folded(e) && e->dtype.code != DT_HANDLE && e->dtype.code != DT_VOID && e->kind != E_BROADCAST &&
-              e->kind != E_RAMP;
+              !is_folded(e) && !is_place(sh, e, t->size) && e->dtype.code != DT_HANDLE && e->dtype.code != DT_VOID &&
+              e->kind != E_BROADCAST && e->kind != E_RAMP;
   if (name) {
     const Var *v = var_new(m, "t", r->dtype, VAR_PLAIN);
     vec_push(sh->tmp, &sh->vars, v);

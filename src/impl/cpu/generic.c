@@ -909,11 +909,14 @@ static void reduce_plain(ImplGroup *g, const Nest *n, int depth, bool parallel)
 }
 
 /* Neighbouring loops of the sum, or of the results, that every access treats as one become one: whole planes are read
- * in vectors. */
-static void join_loops(ImplGroup *g, Nest *n, int depth)
+ * in vectors.  Not those of a sum that are to stand around vectors of results where an extent is not known: the quotient
+ * by it that they would be is in the way of the other order. */
+static void join_loops(ImplGroup *g, Nest *n, int depth, int64_t lanes)
 {
   bool joined = false;
+  bool across = vector_loop(n, depth, lanes, false) >= 0;
   for (int i = n->n - 1; i > depth; i--) {
+    if (n->loop[i].reduce && !n->loop[i].extent && across) continue;
     if (n->loop[i].reduce != n->loop[i - 1].reduce || !loops_join(n, i - 1, i)) continue;
     n->loop[i - 1].rv = sched_fuse(g->s, 2, (const LoopRV[]){n->loop[i - 1].rv, n->loop[i].rv}, true);
     joined = true;
@@ -925,8 +928,8 @@ static void join_loops(ImplGroup *g, Nest *n, int depth)
 
 static void schedule_reduction(ImplGroup *g, Nest *n, int depth, bool parallel)
 {
-  join_loops(g, n, depth);
   int64_t lanes = target_lanes(g->target, n->bits < 8 ? 8 : n->bits);
+  join_loops(g, n, depth, lanes);
   bool single = n->block->body->kind == S_STORE && n->block->init;
   int v = vector_loop(n, depth, lanes, false);
   int r = single ? summed_loop(n, depth, lanes) : -1;

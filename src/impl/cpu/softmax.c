@@ -153,21 +153,23 @@ static void turned_compute(OpCall *c, const void *plan, bool logarithm, const Te
   const Tensor *max = along_axis(&b, "softmax_max", "max", turned, NULL);
   Stage e = nn_stage(m, 4, b.shape, NULL);
   const Expr *own[] = {e.at[0], e.at[2], e.at[3]};
-  const Expr *less = expr_sub(m, expr_cast(m, wide, nn_read(m, turned, e.at)), expr_cast(m, wide, nn_read(m, max, own)));
+  const Expr *less =
+      expr_sub(m, expr_cast(m, wide, nn_read(m, turned, e.at)), expr_cast(m, wide, nn_read(m, max, own)));
   const Tensor *exps = NULL;
   if (!logarithm) exps = nn_finish(&e, "softmax_exps", "elemwise", nn_unary(m, IN_EXP, less));
   const Tensor *total = along_axis(&b, "softmax_total", "sum", logarithm ? turned : exps, logarithm ? max : NULL);
   Stage f = nn_stage(m, 3, total->buffer->shape, NULL);
   const Expr *sum = nn_read(m, total, f.at);
-  const Tensor *factor =
-      nn_finish(&f, "softmax_factor", "elemwise",
-                logarithm ? nn_unary(m, IN_LOG, sum) : NN_DIV(m, expr_const(m, wide, 1), sum));
+  const Tensor *factor = nn_finish(&f, "softmax_factor", "elemwise",
+                                   logarithm ? nn_unary(m, IN_LOG, sum) : NN_DIV(m, expr_const(m, wide, 1), sum));
   Stage n = nn_stage(m, 4, b.shape, NULL);
   const Expr *row[] = {n.at[0], n.at[2], n.at[3]};
   const Expr *by = nn_read(m, factor, row);
-  const Expr *value =
-      logarithm ? expr_sub(m, expr_sub(m, expr_cast(m, wide, nn_read(m, turned, n.at)), expr_cast(m, wide, nn_read(m, max, row))), by)
-                : expr_mul(m, nn_read(m, exps, n.at), by);
+  const Expr *value = logarithm ? expr_sub(m,
+                                           expr_sub(m, expr_cast(m, wide, nn_read(m, turned, n.at)),
+                                                    expr_cast(m, wide, nn_read(m, max, row))),
+                                           by)
+                                : expr_mul(m, nn_read(m, exps, n.at), by);
   const Tensor *shares = nn_finish(&n, "softmax_shares", "elemwise", expr_cast(m, c->out->dtype, value));
   Stage o = nn_stage(m, c->out->ndim, c->out->shape, NULL);
   const Expr *r = counted(m, c->out, o.at, 0, b.s.axis - 1);
