@@ -170,8 +170,8 @@ static const char *pass_list(const Gen *g)
     vectorize =
         arena_printf(g->arena, ",simplifycfg,loop(indvars),loop-vectorize,%s,loop-mssa(licm),early-cse", combine);
   bool by_element = g->has_splat_load && g->t->arch == ARCH_AARCH64;
-  return arena_printf(g->arena, "function(sroa,early-cse<memssa>,%s,loop-mssa(licm),gvn,dse%s%s,%s,simplifycfg)", combine,
-                      vectorize, by_element ? ",load-store-vectorizer" : "", combine);
+  return arena_printf(g->arena, "function(sroa,early-cse<memssa>,%s,loop-mssa(licm),gvn,dse%s%s,%s,simplifycfg)",
+                      combine, vectorize, by_element ? ",load-store-vectorizer" : "", combine);
 }
 
 static void dispose_options(void *options) { LLVMDisposePassBuilderOptions(options); }

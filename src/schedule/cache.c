@@ -147,8 +147,7 @@ static Box touched(Sched *s, Analyzer *an, const Buffer *buffer, bool write, int
 
 static const Expr *box_extent(Sched *s, Analyzer *an, const Box *box, int d)
 {
-  return expr_simplify(an,
-                       expr_add(s->m, expr_sub(s->m, box->hi[d], box->lo[d]), sched_const_like(s, box->lo[d], 1)));
+  return expr_simplify(an, expr_add(s->m, expr_sub(s->m, box->hi[d], box->lo[d]), sched_const_like(s, box->lo[d], 1)));
 }
 
 /* cropped: the one of the two that has the shape of the box, or NULL. */
@@ -451,7 +450,8 @@ SchedArg prim_cache_write(Sched *s, SchedArg *a)
   for (int i = 0; i < nlist; i++) use_cache(s, an, moved[i], &box, cache, shape);
   Stmt **item;
   if (loop) sched_place_new_block(s, "cache_write", copy, loop, true, 1, &block);
-  else if (!k) tree_insert(s, scope, tree_items(tmp, scope, &item), sched_plain_nest(s, copy)); /* nobody waits for it */
+  else if (!k)
+    tree_insert(s, scope, tree_items(tmp, scope, &item), sched_plain_nest(s, copy)); /* nobody waits for it */
   else tree_insert_beside(s, beside, true, sched_plain_nest(s, copy));
   facts_refresh(s, copy);
   facts_check_above(s, "cache_write", block);

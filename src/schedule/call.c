@@ -246,9 +246,9 @@ typedef struct Call {
 /* Does the primitive leave blocks' instances in their order, and see through what they say themselves of loops? */
 static bool bears_loose(const char *prim)
 {
-  static const char *const names[] = {"split",     "fuse",         "unroll",        "add_unit_loop", "loop_partition",
-                                      "annotate",  "unannotate",   "set_scope",     "storage_align", "transform_layout",
-                                      "set_axis_separator", "enter_postproc"};
+  static const char *const names[] = {
+    "split",      "fuse",      "unroll",        "add_unit_loop",    "loop_partition",     "annotate",
+    "unannotate", "set_scope", "storage_align", "transform_layout", "set_axis_separator", "enter_postproc"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (!strcmp(names[i], prim)) return true;
   return str_starts(prim, "get_") || str_starts(prim, "sample_");
