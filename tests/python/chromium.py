@@ -94,7 +94,7 @@ def browser():
     """A page of a new Chromium."""
     to_browser, ours = os.pipe()
     theirs, from_browser = os.pipe()
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                    "--no-first-run", f"--user-data-dir={profile}", "--remote-debugging-pipe"]  # fmt: skip
 
