@@ -90,7 +90,7 @@ CASE(a_format_of_lines_becomes_a_graph)
 CASE(a_bound_size_is_a_literal_and_its_arithmetic_is_gone)
 {
   ImportReport report;
-  ImportOptions opt = {.nshapes = 1, .shape = &(ShapeBinding){"x", 2, (int64_t[]){5, -1}}};
+  ImportOptions opt = {.nshapes = 1, .shape = &(ShapeBinding){.input = "x", .ndim = 2, .dim = (int64_t[]){5, -1}}};
   IMPORT(w, &opt, &report, "y = extent x");
   const Node *body = fn_body(graph_main(w->m));
   assert_int_equal(body->kind, N_CONST);
@@ -126,7 +126,8 @@ REFUSED(a_name_made_twice, ERR_ARGUMENT, "toy: 't' is defined twice, again by no
 }
 REFUSED(a_shape_of_no_input, ERR_ARGUMENT, "toy: a shape is given for 'z'")
 {
-  IMPORT(w, (&(ImportOptions){.nshapes = 1, .shape = &(ShapeBinding){"z", 1, (int64_t[]){5}}}), NULL, "y = flip x");
+  IMPORT(w, (&(ImportOptions){.nshapes = 1, .shape = &(ShapeBinding){.input = "z", .ndim = 1, .dim = (int64_t[]){5}}}),
+         NULL, "y = flip x");
 }
 
 int main(void)

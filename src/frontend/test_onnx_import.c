@@ -151,7 +151,7 @@ CASE(a_binding_holds_at_every_input)
 {
   Graph g = chain_model(w);
   Text m = model_of(&g, 13);
-  ShapeBinding b = {"x", 3, (int64_t[]){3, 4, 2}};
+  ShapeBinding b = {.input = "x", .ndim = 3, .dim = (int64_t[]){3, 4, 2}};
   ImportReport r;
   const Node *f = import_text(w, &m, &(ImportOptions){.nshapes = 1, .shape = &b}, &r);
   assert_string_equal(type_text(w->m->arena, f->arg[1]->type), "Tensor[(3, 8), float32]");
@@ -165,7 +165,7 @@ static void bound(World *w, const char *input, int n, const int64_t *dim)
 {
   Graph g = chain_model(w);
   Text m = model_of(&g, 13);
-  ShapeBinding b = {input, n, dim};
+  ShapeBinding b = {.input = input, .ndim = n, .dim = dim};
   import_text(w, &m, &(ImportOptions){.nshapes = 1, .shape = &b}, NULL);
 }
 REFUSED(a_binding_of_no_input, ERR_ARGUMENT, "'xx'", "did you mean 'x'") { bound(w, "xx", D(3, 4, 2)); }
