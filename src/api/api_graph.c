@@ -208,12 +208,20 @@ static void set_list(Call *c, Module *m, const AttrsDef *def, void *attrs, const
     attrs_set_dims(m, def, attrs, name, n, dims);
   } else if (list_has_tag(list, LATHE_STR)) {
     const char **s = arena_array(a, const char *, n);
-    for (int i = 0; i < n; i++) s[i] = api_value_text(c, &list->u.list[i]);
+    for (int i = 0; i < n; i++) {
+      if (list->u.list[i].tag != LATHE_STR)
+        raise(c->ctx, ERR_TYPE, NOWHERE, "attribute '%s' is a list of strings, and element %d is none", name, i);
+      s[i] = api_value_text(c, &list->u.list[i]);
+    }
     attrs_set_strs(m, def, attrs, name, n, s);
   } else if (list_has_tag(list, LATHE_FLOAT) || (f && f->kind == AT_F64S)) {
     double *d = arena_array(a, double, n);
-    for (int i = 0; i < n; i++)
-      d[i] = list->u.list[i].tag == LATHE_FLOAT ? list->u.list[i].u.f : (double)list->u.list[i].u.i;
+    for (int i = 0; i < n; i++) {
+      const LatheValue *x = &list->u.list[i];
+      if (x->tag == LATHE_OBJECT || x->tag == LATHE_STR)
+        raise(c->ctx, ERR_TYPE, NOWHERE, "attribute '%s' is a list of numbers, and element %d is none", name, i);
+      d[i] = x->tag == LATHE_FLOAT ? x->u.f : (double)x->u.i;
+    }
     attrs_set_f64s(m, def, attrs, name, n, d);
   } else {
     int64_t *d = arena_array(a, int64_t, n);

@@ -67,11 +67,24 @@ void attrs_set_f64(Module *m, const AttrsDef *def, void *attrs, const char *name
   else wrong_kind(m, f, "a number");
 }
 
+static const char *unquote(Module *m, const char *text)
+{
+  size_t n = strlen(text);
+  bool quoted = n >= 2 && (text[0] == '"' || text[0] == '\'') && text[n - 1] == text[0];
+  return quoted ? arena_strndup(m->arena, text + 1, n - 2) : arena_strdup(m->arena, text);
+}
+
+/* What None stands for: the default; NULL where that is None, or where the string must be given. */
+static const char *default_str(Module *m, const AttrField *f)
+{
+  return f->def && strcmp(f->def, "None") ? unquote(m, f->def) : NULL;
+}
+
 void attrs_set_str(Module *m, const AttrsDef *def, void *attrs, const char *name, const char *v)
 {
   const AttrField *f = need(m, def, name);
   DType t = DT_NONE;
-  if (f->kind == AT_STR) *(const char **)slot(f, attrs) = v ? arena_strdup(m->arena, v) : NULL;
+  if (f->kind == AT_STR) *(const char **)slot(f, attrs) = v ? arena_strdup(m->arena, v) : default_str(m, f);
   else if (f->kind == AT_DTYPE && (!v || !*v || dtype_parse(v, &t))) *(DType *)slot(f, attrs) = t;
   else wrong_kind(m, f, v ? arena_printf(scratch(m->ctx), "'%s'", v) : "None");
 }
@@ -165,13 +178,6 @@ static double parse_f64(Module *m, const AttrField *f, const char *text)
   return v;
 }
 
-static const char *unquote(Module *m, const char *text)
-{
-  size_t n = strlen(text);
-  bool quoted = n >= 2 && (text[0] == '"' || text[0] == '\'') && text[n - 1] == text[0];
-  return quoted ? arena_strndup(m->arena, text + 1, n - 2) : arena_strdup(m->arena, text);
-}
-
 static void set_list_text(Module *m, const AttrsDef *def, void *attrs, const AttrField *f, const char *text)
 {
   char **item;
@@ -198,6 +204,10 @@ void attrs_set_text(Module *m, const AttrsDef *def, void *attrs, const char *nam
     static const size_t sizes[] = {sizeof(bool),     sizeof(int64_t),  sizeof(double),   sizeof(char *),  sizeof(DType),
                                    sizeof(AttrInts), sizeof(AttrF64s), sizeof(AttrStrs), sizeof(AttrDims)};
     if (f->kind < AT_STR) wrong_kind(m, f, "None");
+    if (f->kind == AT_STR) {
+      attrs_set_str(m, def, attrs, name, NULL);
+      return;
+    }
     memset(slot(f, attrs), 0, sizes[f->kind]);
     if (f->kind == AT_DTYPE) *(DType *)slot(f, attrs) = DT_NONE;
     return;
@@ -229,6 +239,22 @@ void *attrs_new(Module *m, const AttrsDef *def)
 void *attrs_copy(Module *m, const AttrsDef *def, const void *attrs)
 {
   return def ? arena_copy(m->arena, attrs, def->size) : NULL;
+}
+
+const void *attrs_with_strings(Module *m, const AttrsDef *def, const void *attrs, const char **missing)
+{
+  void *own = NULL;
+  *missing = NULL;
+  for (int i = 0; def && i < def->n; i++) {
+    const AttrField *f = &def->field[i];
+    if (f->kind != AT_STR || *(const char *const *)const_slot(f, attrs)) continue;
+    const char *value = default_str(m, f);
+    if (!value && !f->def) *missing = f->name;
+    if (!value) continue;
+    if (!own) attrs = own = attrs_copy(m, def, attrs);
+    *(const char **)slot(f, own) = value;
+  }
+  return attrs;
 }
 
 void *attrs_import(Importer *im, const AttrsDef *def, const void *old)

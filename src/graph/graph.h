@@ -260,7 +260,7 @@ typedef struct AttrsDef {
 typedef bool AttrType_BOOL;
 typedef int64_t AttrType_INT;
 typedef double AttrType_F64;
-typedef const char *AttrType_STR; /* NULL: None */
+typedef const char *AttrType_STR; /* of a call NULL only where the default is None */
 typedef DType AttrType_DTYPE;     /* DT_NONE: none given */
 typedef AttrInts AttrType_INTS;
 typedef AttrF64s AttrType_F64S;
@@ -286,10 +286,13 @@ typedef AttrDims AttrType_DIMS;
 /* Zeroed attributes with the defaults filled in. */
 void *attrs_new(Module *, const AttrsDef *);
 void *attrs_copy(Module *, const AttrsDef *, const void *);
+/* The same (or a copy) with the default in the place of each string that is NULL; the name of one that has none and must
+ * be given, or NULL. */
+const void *attrs_with_strings(Module *, const AttrsDef *, const void *, const char **missing);
 const AttrField *attrs_field(const AttrsDef *, const char *name);                  /* NULL if absent */
 void attrs_set_int(Module *, const AttrsDef *, void *, const char *name, int64_t); /* bool too */
 void attrs_set_f64(Module *, const AttrsDef *, void *, const char *name, double);
-void attrs_set_str(Module *, const AttrsDef *, void *, const char *name, const char *);
+void attrs_set_str(Module *, const AttrsDef *, void *, const char *name, const char *); /* NULL: the default */
 void attrs_set_dtype(Module *, const AttrsDef *, void *, const char *name, DType);
 void attrs_set_ints(Module *, const AttrsDef *, void *, const char *name, int n, const int64_t *);
 void attrs_set_f64s(Module *, const AttrsDef *, void *, const char *name, int n, const double *);

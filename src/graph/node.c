@@ -102,6 +102,12 @@ const Node *node_call(Module *m, const OpDef *op, int n, const Node *const *arg,
                 op->args, n);
   }
   if (!attrs && op->attrs) attrs = attrs_new(m, op->attrs);
+  const char *missing;
+  attrs = attrs_with_strings(m, op->attrs, attrs, &missing);
+  if (missing) {
+    OpCall call = {.m = m, .op = op, .name = name};
+    opdef_raise(&call, ERR_ARGUMENT, "attribute '%s' must be given: a string", missing);
+  }
   Node *node = new_node(m, N_CALL, n, arg, all_typed(n, arg) ? infer_call(m, op, n, arg, attrs, name) : NULL);
   node->u.call.op = op;
   node->u.call.attrs = attrs;

@@ -27,8 +27,8 @@ DEFINE_ATTRS(DeviceCopy, DEVICE_COPY_ATTRS)
 static void check_name(OpCall *c, const char *text)
 {
   int type, id;
-  if (!text || !target_device_parse(text, &type, &id))
-    opdef_raise(c, ERR_ARGUMENT, "'%s' is no device; a device is named as in \"cpu(0)\"", text ? text : "");
+  if (!target_device_parse(text, &type, &id))
+    opdef_raise(c, ERR_ARGUMENT, "'%s' is no device; a device is named as in \"cpu(0)\"", text);
 }
 
 static const Type *on_device_type(OpCall *c)

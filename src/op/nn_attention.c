@@ -23,11 +23,9 @@ enum { QUERY, KEY, VALUE, MASK };
 
 static void want_layout(OpCall *c, const char *attribute, const char *layout, const char *letters)
 {
-  bool fits = layout && strlen(layout) == strlen(letters);
+  bool fits = strlen(layout) == strlen(letters);
   for (const char *p = letters; fits && *p; p++) fits = strchr(layout, *p) != NULL;
-  if (!fits)
-    opdef_raise(c, ERR_ARGUMENT, "%s '%s' is not an order of the letters %s", attribute, layout ? layout : "None",
-                letters);
+  if (!fits) opdef_raise(c, ERR_ARGUMENT, "%s '%s' is not an order of the letters %s", attribute, layout, letters);
 }
 
 const char *nn_attention_layout(const AttentionAttrs *a, int argument, int ndim)

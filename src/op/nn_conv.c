@@ -93,7 +93,7 @@ static Conv conv_of(OpCall *c)
   strcat(strcpy(v.kernel_letters, "OI"), v.spatial);
   v.data = conv_layout(c, "data_layout", a->data_layout, v.data_letters);
   v.kernel = conv_layout(c, "kernel_layout", a->kernel_layout, v.kernel_letters);
-  v.out = a->out_layout && *a->out_layout ? conv_layout(c, "out_layout", a->out_layout, v.data_letters) : v.data;
+  v.out = *a->out_layout ? conv_layout(c, "out_layout", a->out_layout, v.data_letters) : v.data;
   const Type *data = conv_arg(c, 0, "data", &v.data);
   const Type *weight = conv_arg(c, 1, "weight", &v.kernel);
   if (a->out_dtype.code == DT_VOID && !dtype_eq(data->dtype, weight->dtype))
@@ -261,7 +261,7 @@ static void conv_compute(OpCall *c, const Tensor *const *in, const Tensor **out)
 static const void *conv_layout_rule(OpCall *c, LayoutPair *arg, LayoutPair *out)
 {
   const Conv2DAttrs *a = c->attrs;
-  const char *result = a->out_layout && *a->out_layout ? a->out_layout : a->data_layout;
+  const char *result = *a->out_layout ? a->out_layout : a->data_layout;
   arg[0] = (LayoutPair){a->data_layout, a->data_layout};
   arg[1] = (LayoutPair){a->kernel_layout, a->kernel_layout};
   out[0] = (LayoutPair){result, result};

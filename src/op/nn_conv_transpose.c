@@ -97,7 +97,7 @@ static Spread spread_of(OpCall *c)
   strcat(strcpy(v.kernel_letters, "IO"), v.spatial);
   v.data = spread_layout(c, "data_layout", a->data_layout, v.data_letters);
   v.kernel = spread_layout(c, "kernel_layout", a->kernel_layout, v.kernel_letters);
-  v.out = a->out_layout && *a->out_layout ? spread_layout(c, "out_layout", a->out_layout, v.data_letters) : v.data;
+  v.out = *a->out_layout ? spread_layout(c, "out_layout", a->out_layout, v.data_letters) : v.data;
   nn_want_rank(c, 0, "data", v.data.n);
   nn_want_rank(c, 1, "weight", v.kernel.n);
   const Type *data = c->arg[0];

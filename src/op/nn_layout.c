@@ -12,7 +12,7 @@ Layout nn_layout(OpCall *c, const char *attribute, const char *text)
 {
   Layout l;
   const char *why = layout_parse(text, &l);
-  if (why) opdef_raise(c, ERR_ARGUMENT, "%s '%s' is no layout: %s", attribute, text ? text : "", why);
+  if (why) opdef_raise(c, ERR_ARGUMENT, "%s '%s' is no layout: %s", attribute, text, why);
   return l;
 }
 

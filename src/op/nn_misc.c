@@ -17,14 +17,12 @@ typedef struct Blocks {
 static Blocks blocks_of(OpCall *c)
 {
   const SubPixelAttrs *a = c->attrs;
-  bool nchw = a->layout && !strcmp(a->layout, "NCHW");
-  bool nhwc = a->layout && !strcmp(a->layout, "NHWC");
-  bool crd = a->mode && !strcmp(a->mode, "CRD");
+  bool nchw = !strcmp(a->layout, "NCHW");
+  bool nhwc = !strcmp(a->layout, "NHWC");
+  bool crd = !strcmp(a->mode, "CRD");
   nn_want_rank(c, 0, "data", 4);
-  if (!nchw && !nhwc)
-    opdef_raise(c, ERR_UNSUPPORTED, "layout '%s' is neither NCHW nor NHWC", a->layout ? a->layout : "");
-  if (!crd && (!a->mode || strcmp(a->mode, "DCR")))
-    opdef_raise(c, ERR_ARGUMENT, "mode '%s' is neither DCR nor CRD", a->mode ? a->mode : "");
+  if (!nchw && !nhwc) opdef_raise(c, ERR_UNSUPPORTED, "layout '%s' is neither NCHW nor NHWC", a->layout);
+  if (!crd && strcmp(a->mode, "DCR")) opdef_raise(c, ERR_ARGUMENT, "mode '%s' is neither DCR nor CRD", a->mode);
   if (a->block_size < 1 || a->block_size > 1 << 15)
     opdef_raise(c, ERR_ARGUMENT, "block_size is %" PRId64 ", at least 1 is wanted", a->block_size);
   return (Blocks){nchw ? 1 : 3, nchw ? 2 : 1, nchw ? 3 : 2, a->block_size, crd};

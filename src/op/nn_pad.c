@@ -16,9 +16,8 @@ static PadMode pad_mode(OpCall *c, const char *mode)
 {
   static const char *const names[] = {"constant", "edge", "reflect", "symmetric", "wrap"};
   for (int i = 0; i < 5; i++)
-    if (mode && !strcmp(mode, names[i])) return (PadMode)i;
-  opdef_raise(c, ERR_ARGUMENT, "pad_mode '%s' is not one of constant, edge, reflect, symmetric, wrap",
-              mode ? mode : "");
+    if (!strcmp(mode, names[i])) return (PadMode)i;
+  opdef_raise(c, ERR_ARGUMENT, "pad_mode '%s' is not one of constant, edge, reflect, symmetric, wrap", mode);
 }
 
 /* pad_width as a flat list: before and after for each dimension in turn. */
@@ -237,9 +236,9 @@ const OpDef op_dyn_nn_pad = {
 static PadMode mirror_mode(OpCall *c)
 {
   const MirrorPadAttrs *a = c->attrs;
-  if (a->mode && !strcmp(a->mode, "SYMMETRIC")) return PAD_SYMMETRIC;
-  if (a->mode && !strcmp(a->mode, "REFLECT")) return PAD_REFLECT;
-  opdef_raise(c, ERR_ARGUMENT, "mode '%s' is neither SYMMETRIC nor REFLECT", a->mode ? a->mode : "");
+  if (!strcmp(a->mode, "SYMMETRIC")) return PAD_SYMMETRIC;
+  if (!strcmp(a->mode, "REFLECT")) return PAD_REFLECT;
+  opdef_raise(c, ERR_ARGUMENT, "mode '%s' is neither SYMMETRIC nor REFLECT", a->mode);
 }
 
 static const Type *mirror_pad_type(OpCall *c)

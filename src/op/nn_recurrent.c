@@ -113,11 +113,10 @@ static Recurrent recurrent_of(OpCall *c, Cell cell, const RecurrentAttrs *a, int
   Recurrent q = {.m = c->m, .a = a, .cell = cell, .ndir = 1, .t = c->arg[0]->dtype, .first_optional = first_optional};
   q.gates = q.cell == CELL_LSTM ? 4 : q.cell == CELL_GRU ? 3 : 1;
   q.nact = q.cell == CELL_LSTM ? 3 : q.cell == CELL_GRU ? 2 : 1;
-  if (a->direction && same_word(a->direction, "bidirectional")) q.ndir = 2;
-  else if (a->direction && same_word(a->direction, "reverse")) q.reverse_first = true;
-  else if (!a->direction || !same_word(a->direction, "forward"))
-    opdef_raise(c, ERR_ARGUMENT, "direction '%s' is not one of forward, reverse, bidirectional",
-                a->direction ? a->direction : "");
+  if (same_word(a->direction, "bidirectional")) q.ndir = 2;
+  else if (same_word(a->direction, "reverse")) q.reverse_first = true;
+  else if (!same_word(a->direction, "forward"))
+    opdef_raise(c, ERR_ARGUMENT, "direction '%s' is not one of forward, reverse, bidirectional", a->direction);
   if (a->hidden_size < 1 || a->hidden_size > INT32_MAX / 8)
     opdef_raise(c, ERR_ARGUMENT, "hidden_size is %" PRId64 ", at least 1 is wanted", a->hidden_size);
   if (a->layout != 0 && a->layout != 1)
@@ -206,10 +205,9 @@ static const Type *recurrent_type(OpCall *c)
 static Cell loop_cell(OpCall *c)
 {
   const char *cell = ((const RecurrentLoopAttrs *)c->attrs)->cell;
-  if (cell && !strcmp(cell, "lstm")) return CELL_LSTM;
-  if (cell && !strcmp(cell, "gru")) return CELL_GRU;
-  if (!cell || strcmp(cell, "rnn"))
-    opdef_raise(c, ERR_ARGUMENT, "cell '%s' is not one of rnn, lstm, gru", cell ? cell : "");
+  if (!strcmp(cell, "lstm")) return CELL_LSTM;
+  if (!strcmp(cell, "gru")) return CELL_GRU;
+  if (strcmp(cell, "rnn")) opdef_raise(c, ERR_ARGUMENT, "cell '%s' is not one of rnn, lstm, gru", cell);
   return CELL_RNN;
 }
 

@@ -48,10 +48,10 @@ static int word_of(OpCall *c, const char *what, const char *word, const char *co
 {
   Text t = text_new(scratch(c->m->ctx));
   for (int i = 0; i < n; i++) {
-    if (word && !strcmp(word, words[i])) return i;
+    if (!strcmp(word, words[i])) return i;
     text_printf(&t, "%s%s", i ? ", " : "", words[i]);
   }
-  opdef_raise(c, ERR_ARGUMENT, "%s '%s' is not one of %s", what, word ? word : "", text_str(&t));
+  opdef_raise(c, ERR_ARGUMENT, "%s '%s' is not one of %s", what, word, text_str(&t));
 }
 
 static void plan_modes(OpCall *c, ResizePlan *p, const char *method, const char *mode, const char *rounding)
@@ -593,7 +593,7 @@ static ResizePlan upsampling_plan(OpCall *c)
   Module *m = c->m;
   const UpsamplingAttrs *a = c->attrs;
   Layout l = resize_layout(c, a->layout, "HW");
-  const char *method = a->method && str_starts(a->method, "bi") ? a->method + 2 : a->method;
+  const char *method = str_starts(a->method, "bi") ? a->method + 2 : a->method;
   ResizePlan p = {.cubic_a = -0.5, .n = 2};
   plan_modes(c, &p, method, a->align_corners ? "align_corners" : "asymmetric", "");
   for (int i = 0; i < 2; i++) {

@@ -91,8 +91,8 @@ typedef enum { METHOD_NEAREST, METHOD_LINEAR, METHOD_CUBIC } Method;
 static int name_in(OpCall *c, const char *what, const char *name, const char *const *names, int n)
 {
   for (int i = 0; i < n; i++)
-    if (name && !strcmp(name, names[i])) return i;
-  opdef_raise(c, ERR_ARGUMENT, "%s '%s' is not known", what, name ? name : "");
+    if (!strcmp(name, names[i])) return i;
+  opdef_raise(c, ERR_ARGUMENT, "%s '%s' is not known", what, name);
 }
 
 static Border border_of(OpCall *c)

@@ -25,12 +25,12 @@ typedef struct Dilation {
 static Dilation dilation_of(OpCall *c)
 {
   const Dilation2DAttrs *a = c->attrs;
-  bool nchw = a->data_layout && !strcmp(a->data_layout, "NCHW");
-  bool nhwc = a->data_layout && !strcmp(a->data_layout, "NHWC");
+  bool nchw = !strcmp(a->data_layout, "NCHW");
+  bool nhwc = !strcmp(a->data_layout, "NHWC");
   const char *kernel = nchw ? "IHW" : "HWI";
-  if ((!nchw && !nhwc) || !a->kernel_layout || strcmp(a->kernel_layout, kernel))
-    opdef_raise(c, ERR_UNSUPPORTED, "layouts '%s' and '%s'; there are NCHW with IHW and NHWC with HWI",
-                a->data_layout ? a->data_layout : "", a->kernel_layout ? a->kernel_layout : "");
+  if ((!nchw && !nhwc) || strcmp(a->kernel_layout, kernel))
+    opdef_raise(c, ERR_UNSUPPORTED, "layouts '%s' and '%s'; there are NCHW with IHW and NHWC with HWI", a->data_layout,
+                a->kernel_layout);
   nn_want_rank(c, 0, "data", 4);
   nn_want_rank(c, 1, "weight", 3);
   Dilation v = nchw ? (Dilation){.c = 1, .h = 2, .w = 3, .kc = 0, .kh = 1, .kw = 2}
@@ -133,8 +133,7 @@ static const Type *correlation_type(OpCall *c)
   for (int d = 0; d < 4; d++)
     if (nn_dims_differ(m, c->arg[0]->shape[d], c->arg[1]->shape[d]))
       opdef_raise(c, ERR_SHAPE, "data1 is %s, data2 %s; both have one shape", nn_arg_shape(c, 0), nn_arg_shape(c, 1));
-  if (!a->layout || strcmp(a->layout, "NCHW"))
-    opdef_raise(c, ERR_UNSUPPORTED, "layout '%s'; there is NCHW", a->layout ? a->layout : "");
+  if (strcmp(a->layout, "NCHW")) opdef_raise(c, ERR_UNSUPPORTED, "layout '%s'; there is NCHW", a->layout);
   if (a->kernel_size < 1 || a->kernel_size % 2 == 0 || a->max_displacement < 0 || a->stride1 < 1 || a->stride2 < 1)
     opdef_raise(c, ERR_ARGUMENT, "kernel_size is odd, max_displacement not negative, and strides are positive");
   Correlate v = correlate_of(c);

@@ -164,7 +164,7 @@ static void want_plain(OpCall *c, const WinogradAttrs *a)
   if (one[0] != 1 || one[1] != 1) opdef_raise(c, ERR_UNSUPPORTED, "dilation must be 1");
   if (!a->transformed) opdef_raise(c, ERR_UNSUPPORTED, "over NCHW the weight must be transformed before");
   if (a->groups != 1) opdef_raise(c, ERR_UNSUPPORTED, "groups is %" PRId64 ", only 1 is supported", a->groups);
-  if (strcmp(a->data_layout, "NCHW") || (a->out_layout && *a->out_layout && strcmp(a->out_layout, "NCHW")))
+  if (strcmp(a->data_layout, "NCHW") || (*a->out_layout && strcmp(a->out_layout, "NCHW")))
     opdef_raise(c, ERR_UNSUPPORTED, "only the layout NCHW is supported");
 }
 

@@ -69,7 +69,7 @@ static Blocked blocked_of(OpCall *c)
                .in = {x->shape[2], x->shape[3]},
                .dtype = x->dtype};
   v.cb = block_of(c, "data_layout", a->data_layout);
-  v.ob = block_of(c, "out_layout", a->out_layout && *a->out_layout ? a->out_layout : a->data_layout);
+  v.ob = block_of(c, "out_layout", *a->out_layout ? a->out_layout : a->data_layout);
   int64_t r[2];
   nn_ints(c, "kernel_size", a->kernel_size, 2, 3, 1, r);
   if (r[0] != r[1]) opdef_raise(c, ERR_UNSUPPORTED, "kernel_size (%" PRId64 ", %" PRId64 ") is not square", r[0], r[1]);

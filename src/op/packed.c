@@ -46,7 +46,7 @@ static const Type *call_packed_type(OpCall *c)
   const CallPackedAttrs *a = c->attrs;
   check_call(c, a->func);
   const DataDef *data = a->type ? graph_data(c->m, a->type) : NULL;
-  if (!data) opdef_raise(c, ERR_TYPE, "there is no data type '%s'; 'extern type' declares one", a->type ? a->type : "");
+  if (!data) opdef_raise(c, ERR_TYPE, "there is no data type '%s'; 'extern type' declares one", a->type);
   if (data->nctor || data->nparam)
     opdef_raise(c, ERR_TYPE, "'%s' has constructors or parameters; 'extern type' declares the type of objects",
                 data->name);

@@ -169,7 +169,7 @@ const Node *qnn_conv_planes(Module *m, const OpDef *conv, const Conv2DAttrs *a, 
   const char *spatial = &"DHW"[3 - dims];
   bool plain = str_starts(a->data_layout, "NC") && !strcmp(a->data_layout + 2, spatial) &&
                str_starts(a->kernel_layout, "OI") && !strcmp(a->kernel_layout + 2, spatial) &&
-               (!a->out_layout || !*a->out_layout || !strcmp(a->out_layout, a->data_layout));
+               (!*a->out_layout || !strcmp(a->out_layout, a->data_layout));
   if (!plain) return NULL;
   return dims == 1 ? conv_row(m, a, arg, flat) : conv_depth(m, a, arg, flat);
 }

@@ -98,7 +98,7 @@ static const Type *conv2d_type(OpCall *c)
   const QnnConv2DAttrs *a = c->attrs;
   plain_layout(c, "data_layout", a->data_layout);
   Layout kernel = plain_layout(c, "kernel_layout", a->kernel_layout);
-  if (a->out_layout && *a->out_layout && strcmp(a->out_layout, a->data_layout))
+  if (*a->out_layout && strcmp(a->out_layout, a->data_layout))
     opdef_raise(c, ERR_UNSUPPORTED, "out_layout '%s' must be data_layout, '%s'", a->out_layout, a->data_layout);
   const Type *out = core_type(c, &op_nn_conv2d, qnn_conv_attrs(c->m, a));
   want_operands(c, layout_find(&kernel, 'O'), a->out_dtype);

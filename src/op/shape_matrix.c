@@ -69,10 +69,9 @@ static void diag_band(OpCall *c, int64_t *lo, int64_t *hi, bool *super_right, bo
   const MatrixSetDiagAttrs *a = c->attrs;
   static const char *const names[] = {"RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT"};
   int at = 0;
-  while (at < 4 && (!a->align || strcmp(a->align, names[at]))) at++;
+  while (at < 4 && strcmp(a->align, names[at])) at++;
   if (at == 4)
-    opdef_raise(c, ERR_ARGUMENT, "align is '%s'; it is RIGHT_LEFT, LEFT_RIGHT, LEFT_LEFT or RIGHT_RIGHT",
-                a->align ? a->align : "None");
+    opdef_raise(c, ERR_ARGUMENT, "align is '%s'; it is RIGHT_LEFT, LEFT_RIGHT, LEFT_LEFT or RIGHT_RIGHT", a->align);
   if (a->k.n < 1 || a->k.n > 2 || (a->k.n == 2 && a->k.v[0] > a->k.v[1]))
     opdef_raise(c, ERR_ARGUMENT, "k is one diagonal, or the lowest and the highest of a band");
   *lo = a->k.v[0];

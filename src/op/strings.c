@@ -277,7 +277,7 @@ static const Type *match_type(OpCall *c)
   Scope scope = scope_begin(c->m->ctx);
   int n;
   const char *pattern = ((const StringsMatchAttrs *)c->attrs)->pattern;
-  strings_pattern(c->m->ctx, scratch(c->m->ctx), pattern ? pattern : "", &n);
+  strings_pattern(c->m->ctx, scratch(c->m->ctx), pattern, &n);
   scope_end(c->m->ctx, scope);
   return type_tensor(c->m, DT_BOOL, x->ndim, x->shape);
 }
@@ -341,7 +341,7 @@ static const RtValue *match_eval(OpCall *c, Arena *arena, const RtValue *const *
 {
   const char *pattern = ((const StringsMatchAttrs *)c->attrs)->pattern;
   Tries t = {0};
-  t.code = strings_pattern(c->m->ctx, arena, pattern ? pattern : "", &t.ncode);
+  t.code = strings_pattern(c->m->ctx, arena, pattern, &t.ncode);
   RtValue *out = new_tensor(c, arena, DT_BOOL, in[0]->tensor.ndim, in[0]->tensor.shape);
   for (int64_t i = 0; i < count_of(out); i++) {
     t.s = get(c, in[0], i, &t.n);

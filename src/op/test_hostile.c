@@ -84,6 +84,63 @@ CASE(every_lie_is_refused)
   assert_int_equal(bad, 0);
 }
 
+/* None for a string attribute is its default, in every operator; where there is none the call is refused. */
+typedef struct CallOf {
+  Module *m;
+  const OpDef *op;
+  const void *attrs;
+  int rank;
+  const Node *made;
+} CallOf;
+static void call_body(Ctx *ctx, void *arg)
+{
+  (void)ctx;
+  CallOf *c = arg;
+  const Expr *four = expr_i32(c->m, 4);
+  const Type *t = type_tensor(c->m, DT_F32, c->rank, (const Expr *[]){four, four, four, four, four});
+  int n = c->op->min_args;
+  const Node **x = arena_array(c->m->arena, const Node *, n + 1);
+  for (int i = 0; i < n; i++) x[i] = node_var(c->m, "x", c->rank < 0 ? NULL : t);
+  c->made = node_call(c->m, c->op, n, x, c->attrs, NULL);
+}
+CASE(none_for_a_string_is_its_default)
+{
+  op_init();
+  int strings = 0;
+  int required = 0;
+  for (int i = 0; i < opdef_count(); i++) {
+    const OpDef *op = opdef_at(i);
+    for (int k = 0; op->attrs && k < op->attrs->n; k++) {
+      const AttrField *f = &op->attrs->field[k];
+      if (f->kind != AT_STR) continue;
+      void *attrs = attrs_new(w->m, op->attrs);
+      for (int j = 0; j < op->attrs->n; j++)
+        if (op->attrs->field[j].kind == AT_STR && !op->attrs->field[j].def)
+          attrs_set_str(w->m, op->attrs, attrs, op->attrs->field[j].name, "x");
+      attrs_set_str(w->m, op->attrs, attrs, f->name, "another");
+      attrs_set_text(w->m, op->attrs, attrs, f->name, "None");
+      for (int rank = -1; rank <= 5; rank++) { /* -1: of no type */
+        CallOf c = {w->m, op, attrs, rank, NULL};
+        ErrKind kind = protect(w->ctx, call_body, &c);
+        assert_true(kind != ERR_INTERNAL);
+        const char *message = kind ? error_message(w->ctx) : "";
+        if (!f->def && !(kind == ERR_ARGUMENT && strstr(message, f->name) && strstr(message, "must be given")))
+          fail_msg("%s, %s=None: '%s'", op->name, f->name, message);
+        if (f->def && rank < 0 && kind) fail_msg("%s, %s=None: '%s'", op->name, f->name, message);
+        if (c.made && f->def) {
+          const char *value = *(const char *const *)((const char *)c.made->u.call.attrs + f->offset);
+          assert_non_null(value);
+          assert_string_equal(arena_printf(w->m->arena, "\"%s\"", value), f->def);
+        }
+        error_clear(w->ctx);
+      }
+      strings++;
+      required += !f->def;
+    }
+  }
+  assert_true(strings > 100 && required > 5);
+}
+
 /* Evaluating terabytes is refused before anything is allocated. */
 typedef struct Eval {
   Module *m;
@@ -106,6 +163,7 @@ CASE(terabytes_are_refused_by_the_interpreter)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_lie_is_refused),
+                                     cmocka_unit_test(none_for_a_string_is_its_default),
                                      cmocka_unit_test(terabytes_are_refused_by_the_interpreter)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,7 @@ static bool is_plain(const Conv2DTransposeAttrs *a, int dims)
 {
   static const char *const data[] = {"NCW", "NCHW", "NCDHW"};
   static const char *const kernel[] = {"IOW", "IOHW", "IODHW"};
-  bool same = !a->out_layout || !*a->out_layout || !strcmp(a->out_layout, data[dims - 1]);
+  bool same = !*a->out_layout || !strcmp(a->out_layout, data[dims - 1]);
   return same && !strcmp(a->data_layout, data[dims - 1]) && !strcmp(a->kernel_layout, kernel[dims - 1]);
 }
 

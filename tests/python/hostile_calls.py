@@ -1,6 +1,7 @@
 """Run by test_hostile.py in a process of its own: prints what it is about to do, so that a crash has a name.
 
     hostile_calls.py functions     every function of the API with absent, wrong and hostile values, through ctypes
+    hostile_calls.py attributes    every attribute of every operator with None and hostile values
     hostile_calls.py nodes         fields, repr, hash, ==, bool, copy, pickle, … of objects of every kind
 """
 import copy
@@ -243,6 +244,30 @@ def call_every_function():
     about_to("done")
 
 
+def set_every_attribute():
+    """Of arguments of several ranks, and of no type: an operator reads what it is given only where those suit it."""
+    free = relay.var("x")
+    ranks = [relay.var("x", shape=(4,) * r) for r in (1, 2, 3, 4, 5)]
+    weights = relay.var("w", shape=(4, 4, 4, 4))
+    hostile_texts = [None, "", "NCHW", "%s%n", "é" * 3000, 3, [None], ["a", 1]]
+    for op, _doc, _args, least, most, _fuse, _flags, attrs in call("op_table"):
+        for name, kind, default, _ in attrs:
+            about_to(f"{op}: {name}")
+            given = [[a, "x"] for a, k, d, _ in attrs if k == "str" and d is None and a != name]
+            for value in hostile_texts if kind in ("str", "dtype", "list[str]") else [None, "x", [], 2**62, -1]:
+                for x in [free, *ranks]:
+                    args = [x, weights, *[x] * most][: max(least, min(most, 2))] if x is not free else [x] * least
+                    try:
+                        made = call("node_call", WORLD, op, args, [*given, [name, value]])
+                        repr(made), made.attrs
+                    except Exception as e:
+                        assert type(e).__name__ not in ("InternalError", "SystemError"), (op, name, value, e)
+                    else:
+                        if value is None and kind == "str":
+                            assert default is not None and str(made.attrs[name]) == default.strip('"'), (op, name)
+    about_to("done")
+
+
 OPERATIONS = [
     repr,
     str,
@@ -315,4 +340,4 @@ def poke_at_nodes():
 
 
 if __name__ == "__main__":
-    {"functions": call_every_function, "nodes": poke_at_nodes}[sys.argv[1]]()
+    {"functions": call_every_function, "attributes": set_every_attribute, "nodes": poke_at_nodes}[sys.argv[1]]()

@@ -9,7 +9,7 @@ import pytest
 SCRIPT = pathlib.Path(__file__).with_name("hostile_calls.py")
 
 
-@pytest.mark.parametrize("what", ["functions", "nodes"])
+@pytest.mark.parametrize("what", ["functions", "attributes", "nodes"])
 def test_hostile_values(what, tmp_path):
     paths = {k: os.path.abspath(os.environ[k]) for k in ("PYTHONPATH", "LATHE_LIBRARY_PATH") if k in os.environ}
     done = subprocess.run(

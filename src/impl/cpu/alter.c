@@ -101,7 +101,7 @@ static bool is_common_conv(const Node *call)
   const Type *w = call->arg[1]->type;
   const Type *x = call->arg[0]->type;
   if (strcmp(a->data_layout, "NCHW") || strcmp(a->kernel_layout, "OIHW") ||
-      (a->out_layout && *a->out_layout && strcmp(a->out_layout, "NCHW")))
+      (*a->out_layout && strcmp(a->out_layout, "NCHW")))
     return false;
   if (x->kind != TY_TENSOR || w->kind != TY_TENSOR || x->ndim != 4 || w->ndim != 4 || !dtype_eq(x->dtype, w->dtype))
     return false;

@@ -49,7 +49,7 @@ bool conv_layout_is_plain(const char *layout, const char *channels, int dims)
 static int64_t out_block(const Node *call)
 {
   const Conv2DAttrs *a = call->u.call.attrs;
-  return conv_block(a->out_layout && *a->out_layout ? a->out_layout : a->data_layout, conv_dims(call));
+  return conv_block(*a->out_layout ? a->out_layout : a->data_layout, conv_dims(call));
 }
 
 /* Known sizes, floats, output channels in blocks. */

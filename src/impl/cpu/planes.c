@@ -127,7 +127,7 @@ static bool read_channels(int64_t groups, const Type *w, Planes *p)
 
 static bool read_sizes(const Conv2DAttrs *a, const Type *x, const Type *w, const Type *y, Planes *p)
 {
-  const char *out = a->out_layout && *a->out_layout ? a->out_layout : a->data_layout;
+  const char *out = *a->out_layout ? a->out_layout : a->data_layout;
   if (strcmp(a->data_layout, "NCHW") || !str_starts(a->kernel_layout, "OIHW") || strcmp(out, "NCHW")) return false;
   if (x->kind != TY_TENSOR || w->kind != TY_TENSOR || x->ndim != 4 || w->ndim < 4 || w->ndim > 5 ||
       (w->ndim == 5 && !str_ends(a->kernel_layout, "o")) || y->ndim != 4)
