@@ -468,6 +468,23 @@ BlockRV conv_begin(ImplGroup *g, Nest **n, ConvLoops *l)
   return conv;
 }
 
+/* Sums of bytes whose factor comes from a lane (NEON), fitted on a Neoverse-N1.  A row's taps are written out: loops of
+ * two or three steps end too often to be foreseen.  A kernel of one tap goes from one block of channels to the next:
+ * where there are more of them than the core follows by itself, the next one's data is asked for. */
+static void schedule_bytes(ImplGroup *g, BlockRV conv, const Nest *n, int nsum, const int *sum)
+{
+  enum { TAPS = 3, FOLLOWED = 16 };
+  const Type *w = g->anchor->arg[1]->type;
+  if (dtype_is_float(g->anchor->type->dtype) || g->target->broadcast_load || target_lanes(g->target, 32) < 4) return;
+  if (nsum > 1 && n->loop[sum[nsum - 2]].extent <= TAPS) sched_unroll(g->s, n->loop[sum[nsum - 2]].rv);
+  if (known_size(w, 2) * known_size(w, 3) > 1 || known_size(w, 1) <= FOLLOWED) return;
+  const Block *b = sched_block_stmt(g->s, conv)->u.block;
+  for (int i = 0; i < b->nreads; i++) {
+    const Buffer *r = b->reads[i].buffer;
+    if (r != b->writes[0].buffer && r->ndim == 5) group_prefetch(g, conv, i, n->loop[sum[nsum - 2]].rv, 1);
+  }
+}
+
 void conv_schedule(ImplGroup *g)
 {
   Nest *n;
@@ -527,6 +544,7 @@ void conv_schedule(ImplGroup *g)
   sched_reorder(g->s, k, order);
   epilogue_write_out(g, impl_attach_epilogue(g, conv, order[outer - 1]), outer, true);
   if (step.id >= 0) sched_unroll(g->s, step);
+  schedule_bytes(g, conv, n, nsum, sum);
   if (l.y >= 0) sched_unroll(g->s, yi);
   sched_unroll(g->s, oi), sched_unroll(g->s, xi);
   if (words) sched_unroll(g->s, c);
