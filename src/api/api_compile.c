@@ -516,7 +516,7 @@ static int aot_word(Call *c, const char *name, const LatheValue *v, const char *
         text_str(&known), said);
 }
 
-/* [name, size, name, size, …] */
+/* [name, size, name, size, …]; a size may be [size, bytes read in a cycle, bytes written in a cycle] */
 static void read_pools(Call *c, const LatheValue *v, AotOptions *o)
 {
   if (v->tag != LATHE_LIST || v->n % 2) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "pools are names, a size behind each");
@@ -525,7 +525,18 @@ static void read_pools(Call *c, const LatheValue *v, AotOptions *o)
   for (int64_t i = 0; i < v->n; i += 2) {
     const LatheValue *row = &v->u.list[i];
     if (row[0].tag != LATHE_STR) raise(c->ctx, ERR_ARGUMENT, NOWHERE, "the name of a pool is text");
-    pool[o->npools++] = (AotPool){api_value_text(c, &row[0]), aot_int(c, "pools", &row[1])};
+    AotPool *p = &pool[o->npools++];
+    bool speeds = row[1].tag == LATHE_LIST && row[1].n == 3;
+    p->name = api_value_text(c, &row[0]);
+    p->size = aot_int(c, "pools", speeds ? &row[1].u.list[0] : &row[1]);
+    for (int k = 1; speeds && k < 3; k++) {
+      const LatheValue *said = &row[1].u.list[k];
+      double speed = said->tag == LATHE_FLOAT ? said->u.f : said->tag == LATHE_INT ? (double)said->u.i : 0;
+      if (!(speed > 0 && speed < 1e9))
+        raise(c->ctx, ERR_ARGUMENT, NOWHERE, "the speed of pool '%s' is a number of bytes in a cycle, more than none",
+              p->name);
+      *(k == 1 ? &p->read : &p->write) = speed;
+    }
   }
 }
 

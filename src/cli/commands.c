@@ -22,9 +22,10 @@ const OptionRow cli_options[] = {
            " program ahead of time: plain C that needs no runtime; mlf: the same as an archive in TVM's model library"
            " format (.tar); web: WebAssembly with an ES module, its types and a test page, in the folder that -o"
            " names"),
-    OPTION('G', "--pool", "NAME=SIZE", pools, MANY, NULL,
+    OPTION('G', "--pool", "NAME=SIZE[:SPEED]", pools, MANY, NULL,
            "memory that a program ahead of time works in, as in sram=64k; earlier ones are preferred (repeat for more;"
-           " default: one, as large as it takes)"),
+           " default: one, as large as it takes); with the bytes that it moves in a cycle, as in sram=64k:8, what is"
+           " moved most goes to the fastest"),
     OPTION('H', "--ram-limit", "SIZE", ram_limit, ONE, NULL,
            "refuses a program ahead of time that needs more RAM than that (workspace, inputs, outputs), as in 64k"),
     OPTION('I', "--io", "WHERE", io, ONE, "caller workspace",

@@ -268,9 +268,38 @@ static bool read_bytes(const char *text, int64_t *out)
 
 /* Options of the compiler: the list and what it holds. */
 typedef struct AotValues {
-  LatheValue pool[2 * MAX_VALUES], name_value[3][2], pair[3];
+  LatheValue pool[2 * MAX_VALUES], speed[MAX_VALUES][3], name_value[3][2], pair[3];
   char names[MAX_VALUES][64];
 } AotValues;
+
+/* SIZE, SIZE:READ or SIZE:READ/WRITE, the latter two in bytes of a cycle: an int, or a list of three in `speed`. */
+static bool read_pool(const char *text, LatheValue speed[3], LatheValue *out)
+{
+  char size[32];
+  int64_t bytes;
+  size_t k = strcspn(text, ":");
+  if (k >= sizeof size) return false;
+  memcpy(size, text, k);
+  size[k] = 0;
+  if (!read_bytes(size, &bytes)) return false;
+  *out = cli_int_value(bytes);
+  if (!text[k]) return true;
+  char *end;
+  double read = strtod(text + k + 1, &end);
+  if (end == text + k + 1 || !(read > 0)) return false;
+  double write = read;
+  if (*end == '/') {
+    const char *from = end + 1;
+    write = strtod(from, &end);
+    if (end == from || !(write > 0)) return false;
+  }
+  if (*end) return false;
+  speed[0] = *out;
+  speed[1] = (LatheValue){.tag = LATHE_FLOAT, .u.f = read};
+  speed[2] = (LatheValue){.tag = LATHE_FLOAT, .u.f = write};
+  *out = list_value(speed, 3);
+  return true;
+}
 
 static bool read_aot_options(const Options *o, AotValues *v, LatheValue *out, int *status)
 {
@@ -279,12 +308,14 @@ static bool read_aot_options(const Options *o, AotValues *v, LatheValue *out, in
   for (int i = 0; i < o->pools.n; i++) {
     const char *said = o->pools.v[i];
     size_t k = strcspn(said, "=");
-    if (k == 0 || k >= sizeof v->names[i] || !said[k] || !read_bytes(said + k + 1, &bytes))
-      return *status = cli_misuse("--pool %s: a pool reads NAME=SIZE, as in sram=64k", said), false;
+    if (k == 0 || k >= sizeof v->names[i] || !said[k] || !read_pool(said + k + 1, v->speed[i], &v->pool[2 * i + 1]))
+      return *status = cli_misuse("--pool %s: a pool reads NAME=SIZE, as in sram=64k, or NAME=SIZE:SPEED, as in "
+                                  "sram=64k:8, bytes of a cycle (8/4: read and written)",
+                                  said),
+             false;
     memcpy(v->names[i], said, k);
     v->names[i][k] = 0;
     v->pool[2 * i] = cli_str_value(v->names[i]);
-    v->pool[2 * i + 1] = cli_int_value(bytes);
   }
   if (o->pools.n) {
     v->name_value[n][0] = cli_str_value("pools");

@@ -322,7 +322,7 @@ static void print_features(Text *out)
            "\n/* What the compiler may use, the machine must have. */\nstatic const char lathe_features[] = \"\"\n");
   for (int f = 0; f < CPU_NFEATURES; f++) {
     const char *name = cpu_feature_name((CpuFeature)f);
-    if (f == CPU_DSP) continue; /* of microcontrollers, on which there is no runtime to ask */
+    if (f == CPU_DSP || f == CPU_MVE) continue; /* of microcontrollers, on which there is no runtime to ask */
     if (!feature_macro[f]) BUG(arena_ctx(out->arena), "the feature '%s' has no macro in C", name);
     text_printf(out, "#ifdef %s\n  \",%s\"\n#endif\n", feature_macro[f], name);
   }
@@ -422,6 +422,7 @@ static Code *make_code(Ctx *ctx, const Target *target, int n, Kernel *const *ker
   Code *code = *held = code_new(ctx, target, &cs_backend);
   Dialect *dialect = arena_copy(code->arena, &c_dialect, sizeof c_dialect);
   if (target->arch != ARCH_AARCH64) dialect->half = NULL; /* not every compiler has the type elsewhere */
+  dialect->quads = target_has_quads(target);
   Cgen *g = cs_new(code, dialect);
   for (int i = 0; i < n; i++) {
     Scope inner = scope_begin(ctx);
@@ -477,8 +478,9 @@ CodeAlone codegen_c_alone(Ctx *ctx, Arena *arena, const Target *target, int n, K
   Dialect *dialect = arena_copy(code->arena, &c_dialect, sizeof c_dialect);
   if (target->arch != ARCH_AARCH64) dialect->half = NULL;
   dialect->runtime = false;
-  dialect->prefetch = NULL;                                /* compilers warn of hints beyond an array that they know */
-  if (target->vector_bits <= 32) dialect->vectors = false; /* plain C */
+  dialect->prefetch = NULL; /* compilers warn of hints beyond an array that they know */
+  dialect->quads = target_has_quads(target);
+  if (target->vector_bits <= 32 && !dialect->quads) dialect->vectors = false; /* plain C */
   Cgen *g = cs_new(code, dialect);
   bool parts = false;
   CodeAlone out = {.name = arena_array(arena, const char *, n + 1)};

@@ -422,13 +422,16 @@ static const struct {
 };
 /* clang-format on */
 
-/* sum + word_dot(…), as one call; NULL: it is no such sum. */
+/* sum + word_dot(…), or the sum of a vector's products, as one call; NULL: it is no such sum. */
 static const char *dot_sum(Cgen *g, const Expr *e, int lane)
 {
   if (e->kind != E_ADD) return NULL;
   for (int i = 1; i >= 0; i--)
     if (e->arg[i]->kind == E_CALL && e->arg[i]->u.intrin == IN_WORD_DOT && !cs_is_shared(g, e->arg[i]))
       return cs_word_dot(g, e->arg[i], cs_lane(g, e->arg[1 - i], lane).s, lane);
+  for (int i = 1; i >= 0 && e->dtype.lanes == 1; i--)
+    if (cs_is_bytes_dot(g, e->arg[i]) && !cs_is_shared(g, e->arg[i]))
+      return cs_bytes_dot(g, e->arg[i], cs_lane(g, e->arg[1 - i], lane).s);
   return NULL;
 }
 

@@ -31,6 +31,7 @@ typedef struct Dialect {
   const char *shared;  /* what a declaration in shared memory begins with; NULL: there is none */
   const char *barrier; /* statement; NULL: there is none */
   bool vectors;        /* GNU vector types */
+  bool quads;          /* cstyle_quads.c */
   bool parallel;       /* parallel loops are functions of their own */
   bool runtime;        /* there is a runtime, for those loops and for packed calls; else PARALLEL and SLICE */
   const char *float_special[2][3]; /* [float32, float64][infinity, -infinity, nan] */
@@ -197,6 +198,18 @@ const char *cs_splat(Cgen *, DType, const char *scalar);
 const char *cs_lanes(Cgen *, const Expr *); /* (f32x4){lane 0, lane 1, …} */
 const char *cs_mask_type(Cgen *, int bits, int lanes);
 const char *cs_memory_type(Cgen *, DType); /* f32x8u */
+
+/* ---- cstyle_quads.c: Helium ------------------------------------------------------------ */
+
+/* Is it the sum of the products of two vectors of bytes?  Then sum + it: */
+bool cs_is_bytes_dot(Cgen *, const Expr *);
+const char *cs_bytes_dot(Cgen *, const Expr *, const char *sum);
+/* Values of four int32; NULL: e is none that these know, or the dialect has no quads. */
+const char *cs_quad_widen(Cgen *, const Expr *cast);
+const char *cs_quad_min_max(Cgen *, const Expr *);
+const char *cs_quad_multiply(Cgen *, const Expr *);
+const char *cs_quad_round_shift(Cgen *, const Expr *);
+bool cs_quad_store(Cgen *, Stmt *);
 
 /* ---- cstyle_call.c: intrinsic functions ------------------------------------------------ */
 

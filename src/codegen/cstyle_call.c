@@ -598,12 +598,17 @@ Frag cs_call(Cgen *g, const Expr *e, int lane)
   case IN_BITNOT:
   case IN_SHL:
   case IN_SHR: return bit_call(g, e, lane);
-  case IN_SHR_ROUND: BUG(g->ctx, "c: a rounding shift that lowering did not spell out");
+  case IN_SHR_ROUND: {
+    const char *quad = vector ? cs_quad_round_shift(g, e) : NULL;
+    if (!quad) BUG(g->ctx, "c: a rounding shift that lowering did not spell out");
+    return cs_frag(quad, P_POST);
+  }
   case IN_POPCOUNT:
   case IN_CLZ:
     return vector ? cs_frag(cs_lanes(g, e), P_POST)
                   : helper_call(g, cs_helper_of(g, e->u.intrin == IN_CLZ ? "clz" : "popcount", from), e, lane);
   case IN_QMULSHIFT:
+    if (vector && g->dialect->quads) return cs_frag(cs_quad_multiply(g, e), P_POST);
     return vector ? cs_frag(cs_lanes(g, e), P_POST) : helper_call(g, cs_helper_of(g, "multiply_shift", elem), e, lane);
   case IN_REINTERPRET: return reinterpret(g, e, lane);
   case IN_IF_THEN_ELSE: return choice(g, e, lane);
@@ -613,6 +618,7 @@ Frag cs_call(Cgen *g, const Expr *e, int lane)
   case IN_CALL_EXTERN:
   case IN_CALL_PURE_EXTERN: return vector ? cs_frag(cs_lanes(g, e), P_POST) : extern_call(g, e, lane);
   case IN_VECTOR_SUM:
+    if (cs_is_bytes_dot(g, e)) return cs_frag(cs_bytes_dot(g, e, "0"), P_POST);
     if (g->dialect->vectors) return helper_call(g, cs_helper_of(g, "sum", e->arg[0]->dtype), e, -1);
     else {
       Text sum = text_new(scratch(g->ctx));

@@ -192,6 +192,7 @@ void cs_store(Cgen *g, Stmt *s)
     return;
   }
   bool whole = g->dialect->vectors && !s->u.store.mask && (mem->is_variable || is_contiguous(index));
+  if (whole && cs_quad_store(g, s)) return;
   if (whole) store_vector(g, s);
   else store_lanes(g, s);
 }
@@ -253,7 +254,9 @@ static void alloc_array(Cgen *g, Stmt *s, const Access *a, const char *storage)
   const char *name = cs_name(g, b->data);
   cs_declare_memory(g, b->data, (Memory){name, b->dtype, false, 1, false});
   cs_line(g, "%s%s %s[%" PRId64 "]%s;", storage, cs_storage_type(g, b->dtype), name, a->n ? a->n : 1,
-          g->dialect->vectors ? " __attribute__((aligned(64)))" : "");
+          g->dialect->quads     ? " __attribute__((aligned(8)))"
+          : g->dialect->vectors ? " __attribute__((aligned(64)))"
+                                : "");
   if (!a->loaded) cs_line(g, "(void)%s;", name);
 }
 

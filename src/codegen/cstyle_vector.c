@@ -254,6 +254,8 @@ static Frag cast_vector(Cgen *g, const Expr *e)
 {
   DType to = e->dtype;
   DType from = e->arg[0]->dtype;
+  const char *quad = cs_quad_widen(g, e);
+  if (quad) return cs_frag(quad, P_POST);
   const char *type = cs_type(g, to);
   if (dtype_is_bool(dtype_elem(from))) {
     const char *m = cs_wrap(g, cs_mask(g, e->arg[0], to.bits), P_UNARY);
@@ -314,6 +316,8 @@ Frag cs_vector(Cgen *g, const Expr *e)
   case E_MOD: return binary(g, e);
   case E_MIN:
   case E_MAX: {
+    const char *quad = cs_quad_min_max(g, e);
+    if (quad) return cs_frag(quad, P_POST);
     const char *name = cs_helper_of(g, e->kind == E_MIN ? "min" : "max", t);
     return cs_frag(cs_fmt(g, "%s(%s, %s)", name, cs_text(g, e->arg[0]), cs_text(g, e->arg[1])), P_POST);
   }

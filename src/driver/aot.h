@@ -27,6 +27,11 @@ typedef struct AotTensor {
   bool scratch;
 } AotTensor;
 
+/* Bytes. */
+typedef struct AotMoved {
+  double read, written;
+} AotMoved;
+
 typedef struct AotEntry {
   const ProgEntry *e;
   const ProgFunc *f;
@@ -37,6 +42,7 @@ typedef struct AotEntry {
   Vec(AotTensor) tensor;
   PlaceReport plan;
   int plan_pools;   /* how many there are */
+  AotMoved *moved;  /* of each pool, in a run */
   int64_t io_bytes; /* of arrays that the caller has */
   int64_t by_size;  /* bytes that placing from the largest to the smallest takes */
 } AotEntry;
@@ -128,6 +134,8 @@ ObjectSizes aot_object_sizes(const void *object, size_t n, const char *usage);
 
 /* Cycles that a call of the kernel is predicted to take on the target's processor; 0: an external compiler's. */
 double aot_cycles(const Aot *, int kernel);
+/* Of each of its n arguments, then of its scratch memory, in a call. */
+void aot_moved(const Aot *, int kernel, int n, AotMoved *out);
 
 /* ---- aot_report.c --------------------------------------------------------------------------- */
 

@@ -44,8 +44,18 @@ typedef struct Counter {
   const Timing *t;
   Arena *arena;
   Map registers; /* buffers that are */
+  bool quads;    /* of Helium, whose vectors take two cycles */
   double cycles;
+  const Kernel *kernel;
+  AotMoved *moved; /* of each argument, and of scratch memory */
 } Counter;
+
+static AotMoved *moved_of(const Counter *c, const Buffer *b)
+{
+  for (int i = 0; i < c->kernel->narg; i++)
+    if (c->kernel->arg[i].buffer && c->kernel->arg[i].buffer->data == b->data) return &c->moved[i];
+  return &c->moved[c->kernel->narg];
+}
 
 static bool is_seen(const Loops *s, const Expr *e)
 {
@@ -68,6 +78,16 @@ static Loops *home_of(Loops *s, const Expr *e)
   while (s->outer && s->var && !(e->kinds & 1u << E_LOAD) && !uses_var(e, s->var)) s = s->outer;
   return s;
 }
+
+/* How often the cost of an operation is paid for all its lanes. */
+static double lanes_of(const Counter *c, DType t)
+{
+  enum { WORD = 32, VECTOR_CYCLES = 2 };
+  if (!c->quads || t.lanes == 1) return t.lanes;
+  return t.bits * t.lanes <= WORD ? 1 : VECTOR_CYCLES;
+}
+
+static bool is_vector_sum(const Expr *e) { return e->kind == E_CALL && e->u.intrin == IN_VECTOR_SUM; }
 
 static bool constant_index(int n, const Expr *const *index)
 {
@@ -94,11 +114,12 @@ static double cost_of(const Counter *c, const Expr *e)
   case E_FLOORMOD: return e->nargs > 1 && e->arg[1]->kind == E_INT ? 2 * t->simple : real ? t->fp_div : t->div;
   case E_MIN:
   case E_MAX:
-  case E_SELECT: return real ? 2 * t->fp : 2 * t->simple;
+  case E_SELECT: return real ? 2 * t->fp : (e->dtype.lanes > 1 && c->quads ? 1 : 2) * t->simple;
   case E_CAST: return real != dtype_is_float(e->arg[0]->dtype) ? t->fp : 0;
   case E_CALL:
     switch (e->u.intrin) {
-    case IN_QMULSHIFT: return t->wide_mul + 7 * t->simple;
+    case IN_QMULSHIFT: return e->dtype.lanes > 1 && c->quads ? t->mul : t->wide_mul + 7 * t->simple;
+    case IN_VECTOR_SUM: return 0; /* of products, which are added up as they are made */
     case IN_WORD_DOT: return 4 * t->mul;
     case IN_DOT: return (double)e->nargs / 2 * t->mul;
     case IN_SHL:
@@ -139,7 +160,10 @@ static void count_expr(Counter *c, Loops *s, const Expr *e, bool address)
   bool word_sum = e->kind == E_ADD && (e->arg[0]->kind == E_CALL || e->arg[1]->kind == E_CALL) &&
                   ((e->arg[0]->kind == E_CALL && e->arg[0]->u.intrin == IN_WORD_DOT) ||
                    (e->arg[1]->kind == E_CALL && e->arg[1]->u.intrin == IN_WORD_DOT));
-  if (!added && !word_sum) c->cycles += cost * home->times * e->dtype.lanes;
+  word_sum |= e->kind == E_ADD && (is_vector_sum(e->arg[0]) || is_vector_sum(e->arg[1]));
+  if (!added && !word_sum) c->cycles += cost * home->times * lanes_of(c, e->dtype);
+  if (e->kind == E_LOAD && cost > 0)
+    moved_of(c, e->u.buffer)->read += home->times * e->dtype.lanes * dtype_bytes(dtype_elem(e->dtype));
 }
 
 static double extent_of(const Expr *e)
@@ -177,7 +201,10 @@ static void count_stmt(Counter *c, Loops *s, const Stmt *st)
   case S_STORE: {
     bool kept = map_has(&c->registers, st->u.store.buffer) && constant_index(st->u.store.n, st->u.store.index);
     count_expr(c, s, st->u.store.value, false);
-    if (!kept) c->cycles += c->t->store * s->times * st->u.store.value->dtype.lanes;
+    if (kept) return;
+    DType t = st->u.store.value->dtype;
+    c->cycles += c->t->store * s->times * lanes_of(c, t);
+    moved_of(c, st->u.store.buffer)->written += s->times * t.lanes * dtype_bytes(dtype_elem(t));
     return;
   }
   case S_ALLOC:
@@ -190,14 +217,35 @@ static void count_stmt(Counter *c, Loops *s, const Stmt *st)
   }
 }
 
-double aot_cycles(const Aot *a, int kernel)
+static double count_kernel(const Aot *a, const Kernel *k, AotMoved *moved)
 {
-  const Kernel *k = a->kernel[kernel];
-  if (!k->body) return 0;
   Scope scope = scope_begin(a->p->ctx);
-  Counter c = {.t = timing_of(a->p->target->cpu), .arena = scratch(a->p->ctx)};
+  Arena *tmp = scratch(a->p->ctx);
+  Counter c = {.t = timing_of(a->p->target->cpu), .arena = tmp, .kernel = k};
+  c.quads = target_has_quads(a->p->target);
+  c.moved = moved ? moved : arena_array(tmp, AotMoved, k->narg + 1);
   Loops top = {.times = 1};
   count_stmt(&c, &top, k->body);
   scope_end(a->p->ctx, scope);
   return c.cycles;
+}
+
+double aot_cycles(const Aot *a, int kernel)
+{
+  const Kernel *k = a->kernel[kernel];
+  return k->body ? count_kernel(a, k, NULL) : 0;
+}
+
+void aot_moved(const Aot *a, int kernel, int n, AotMoved *out)
+{
+  const Kernel *k = a->kernel[kernel];
+  AotMoved *moved = arena_array(scratch(a->p->ctx), AotMoved, k->narg + 1);
+  if (k->body) count_kernel(a, k, moved);
+  for (int i = 0; i < k->narg && !k->body; i++) { /* an external compiler's: once */
+    double bytes = dtype_bytes(k->arg[i].buffer->dtype);
+    for (int d = 0; d < k->arg[i].buffer->ndim; d++) bytes *= (double)k->arg[i].buffer->shape[d]->u.i;
+    moved[i] = k->arg[i].written ? (AotMoved){0, bytes} : (AotMoved){bytes, 0};
+  }
+  for (int i = 0; i < n && i < k->narg; i++) out[i] = moved[i];
+  out[n] = moved[k->narg];
 }

@@ -460,6 +460,34 @@ static void add_ports(AotPlanning *q, int *input, int *output)
   }
 }
 
+static void add_moved(AotPlanning *q, int number, AotMoved moved)
+{
+  for (int i = 0; i < q->block.n; i++)
+    if (q->block.v[i].number == number) {
+      q->block.v[i].read += moved.read;
+      q->block.v[i].written += moved.written;
+    }
+}
+
+/* What the kernels read and write of each block. */
+static void add_traffic(AotPlanning *q, const int *scratch_block, const int *input)
+{
+  AotEntry *to = q->to;
+  const ProgFunc *f = to->f;
+  for (int i = 0; i < f->ins.n; i++) {
+    const ProgIns *ins = &f->ins.v[i];
+    if (ins->op != MO_KERNEL) continue;
+    AotMoved *moved = arena_array(q->a->arena, AotMoved, ins->narg + 1);
+    aot_moved(q->a, ins->index, ins->narg, moved);
+    for (int k = 0; k < ins->narg; k++) {
+      const Piece *x = piece_of(to, ins->arg[k]);
+      if (x) add_moved(q, x->block, moved[k]);
+      else if (q->a->options.io_inside && ins->arg[k] < f->nparam) add_moved(q, input[ins->arg[k]], moved[k]);
+    }
+    if (scratch_block[i] >= 0) add_moved(q, scratch_block[i], moved[ins->narg]);
+  }
+}
+
 static void plan_entry(Aot *a, const ProgEntry *e, AotEntry *to)
 {
   Program *p = a->p;
@@ -480,12 +508,24 @@ static void plan_entry(Aot *a, const ProgEntry *e, AotEntry *to)
   int *input = arena_array(arena, int, e->input.n + 1);
   int *output = arena_array(arena, int, e->output.n + 1);
   if (a->options.io_inside) add_ports(&q, input, output);
-  int64_t *size = arena_array(arena, int64_t, a->npools + 1);
-  for (int i = 0; i < a->npools; i++) size[i] = a->pool[i].size ? a->pool[i].size : INT64_MAX;
-  static const int64_t open = INT64_MAX;
+  PlacePool *pool = arena_array(arena, PlacePool, a->npools + 1);
+  for (int i = 0; i < a->npools; i++) {
+    const AotPool *of = &a->pool[i];
+    pool[i] = (PlacePool){of->size ? of->size : INT64_MAX, of->read > 0 ? 1 / of->read : 0,
+                          of->write > 0 ? 1 / of->write : 0};
+  }
+  add_traffic(&q, scratch_block, input);
+  static const PlacePool open = {.size = INT64_MAX};
   place_blocks(p->ctx, q.block.n, q.block.v, f->ins.n + 1, 1, &open, PLACE_BY_SIZE, &to->plan);
   to->by_size = to->plan.bytes;
-  place_blocks(p->ctx, q.block.n, q.block.v, f->ins.n + 1, a->npools, size, a->options.effort, &to->plan);
+  place_blocks(p->ctx, q.block.n, q.block.v, f->ins.n + 1, a->npools, pool, a->options.effort, &to->plan);
+  to->moved = arena_array(arena, AotMoved, a->npools + 1);
+  for (int i = 0; i < q.block.n; i++) {
+    const PlaceBlock *b = &q.block.v[i];
+    if (b->pool < 0) continue;
+    to->moved[b->pool].read += b->read;
+    to->moved[b->pool].written += b->written;
+  }
   to->plan.pool = arena_copy(arena, to->plan.pool, (size_t)a->npools * sizeof *to->plan.pool);
   for (int i = 0; i < f->ins.n; i++)
     if (scratch_block[i] >= 0) to->scratch[i] = pool_place(block_by_number(&q, scratch_block[i]));
@@ -507,13 +547,21 @@ static void take_pools(Aot *a)
   const AotOptions *o = &a->options;
   a->npools = o->npools ? o->npools : 1;
   AotPool *pool = arena_array(a->arena, AotPool, a->npools);
-  pool[0] = (AotPool){"workspace", 0};
-  for (int i = 0; i < o->npools; i++) pool[i] = (AotPool){arena_strdup(a->arena, o->pools[i].name), o->pools[i].size};
+  pool[0] = (AotPool){.name = "workspace"};
+  for (int i = 0; i < o->npools; i++) {
+    pool[i] = o->pools[i];
+    pool[i].name = arena_strdup(a->arena, o->pools[i].name);
+  }
   a->pool = a->options.pools = pool;
   for (int i = 0; i < a->npools; i++)
     for (int k = 0; k < i; k++)
       if (!strcmp(a->pool[i].name, a->pool[k].name))
         raise(a->p->ctx, ERR_ARGUMENT, NOWHERE, "two pools are called '%s'", a->pool[i].name);
+  for (int i = 0; i < a->npools; i++)
+    if ((a->pool[i].read > 0) != (a->pool[0].read > 0))
+      raise(a->p->ctx, ERR_ARGUMENT, NOWHERE,
+            "pool '%s' has a speed and pool '%s' has none; say the speeds of all pools, or of none",
+            a->pool[a->pool[0].read > 0 ? 0 : i].name, a->pool[a->pool[0].read > 0 ? i : 0].name);
 }
 
 Aot *aot_plan(Program *p, const AotOptions *o, Module *m, const LowerConfig *config)

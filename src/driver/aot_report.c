@@ -61,6 +61,12 @@ static const char *bytes_text(Arena *arena, int64_t n)
   return arena_printf(arena, "%.1f MiB", (double)n / 1024 / 1024);
 }
 
+/* Cycles of a run in which bytes of the pool are on their way. */
+static double moving_cycles(const Aot *a, const AotEntry *e, int pool)
+{
+  return e->moved[pool].read / a->pool[pool].read + e->moved[pool].written / a->pool[pool].write;
+}
+
 static void put_plan(const Aot *a, const AotEntry *e, Text *t)
 {
   Arena *arena = t->arena;
@@ -73,6 +79,9 @@ static void put_plan(const Aot *a, const AotEntry *e, Text *t)
   for (int i = 0; a->options.npools && i < a->npools; i++) {
     text_printf(t, "  %-8s %10" PRId64, a->pool[i].name, e->plan.pool[i]);
     if (a->pool[i].size) text_printf(t, "  of %s", bytes_text(arena, a->pool[i].size));
+    if (a->pool[i].read > 0)
+      text_printf(t, "  %.0f bytes read and %.0f written in %.0f cycles", e->moved[i].read, e->moved[i].written,
+                  moving_cycles(a, e, i));
     text_add(t, "\n");
   }
   text_printf(t, "in and out %10" PRId64 "  %s\n", e->io_bytes,
@@ -226,6 +235,10 @@ static const char *report_json(const Aot *a, Arena *arena)
                 ", \"bound_bytes\": %" PRId64 ", \"greedy_by_size_bytes\": %" PRId64 ", \"optimal\": %s,\n   ",
                 aot_ram(a, i), e->io_bytes, e->plan.bytes, e->plan.bound, e->by_size,
                 e->plan.optimal ? "true" : "false");
+    for (int k = 0; a->pool[0].read > 0 && k < a->npools; k++)
+      text_printf(&t, "%s{\"name\": \"%s\", \"read_bytes\": %.0f, \"written_bytes\": %.0f, \"cycles\": %.0f}%s",
+                  k ? ", " : "\"moved\": [", a->pool[k].name, e->moved[k].read, e->moved[k].written,
+                  moving_cycles(a, e, k), k == a->npools - 1 ? "],\n   " : "");
     put_json_ports(&t, "inputs", e->e->input.n, e->e->input.v, e->input);
     text_add(&t, ",\n   ");
     put_json_ports(&t, "outputs", e->e->output.n, e->e->output.v, e->output);

@@ -322,6 +322,12 @@ void driver_check_export(Ctx *ctx, const Target *t, const char *path)
           "'%s' is for the runtime, which target '%s' has not; a model for it is a program ahead of time: -f web (for "
           "browsers), -f o or -f c",
           path, target->text);
+  if (kind == SHARED && target->device.kind == DEVICE_MICRO)
+    raise(
+        ctx, ERR_UNSUPPORTED, NOWHERE,
+        "'%s' is a shared library, which nothing on target '%s' would load; a model for a microcontroller is a program "
+        "ahead of time: -f c, -f a, -f o or -f mlf (from Python, relay.build with Executor(\"aot\"))",
+        path, target->text);
   if (kind != SOURCE) code_check_tools(ctx, target, path, "C source (.c, target 'c') needs none of it");
   if (kind != SHARED) linkable_check_header(ctx, path);
   scope_end(ctx, scope);

@@ -17,10 +17,12 @@ typedef enum { WEIGHTS_READY, WEIGHTS_TRAINED } WeightsForm;
  * A model as plain C: one function for each entry with the order of execution in it, no allocation, nothing global that
  * is written, no runtime.  aot.h says more. */
 
-/* Memory that tensors lie in while the program runs; earlier pools are preferred. */
+/* Memory that tensors lie in while the program runs; earlier pools are preferred, or, where speeds are said, what is
+ * moved most goes to the faster ones. */
 typedef struct AotPool {
-  const char *name; /* an identifier */
-  int64_t size;     /* bytes; 0: as many as it takes */
+  const char *name;   /* an identifier */
+  int64_t size;       /* bytes; 0: as many as it takes */
+  double read, write; /* bytes of a cycle; 0: not said, which must be so of all pools or of none */
 } AotPool;
 /* What callers see beside NAME_run: nothing; TVM's C interface; TVM's packed one. */
 typedef enum { AOT_PLAIN, AOT_INTERFACE_C, AOT_INTERFACE_PACKED } AotInterface;

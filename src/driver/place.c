@@ -12,22 +12,28 @@
  * are all needed at the same time; others are left to the climb.
  *
  * The least counts, and is compared with the bound that no placing can go below: the most bytes that are needed at one
- * instruction.  With several pools, blocks that fit nowhere count first, then bytes in later pools. */
+ * instruction.  With several pools, blocks that fit nowhere count first, then the cycles that it takes to read and
+ * write the blocks where they lie, then bytes in later pools; a block goes to the fastest pool that has room. */
 #include "driver/place.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* A placing, judged: less is better, from the first to the last. */
 typedef struct Score {
-  int64_t overflow, later, bytes;
+  int64_t overflow;
+  double cycles;
+  int64_t later, bytes;
 } Score;
 
 typedef struct Placing {
   Ctx *ctx;
   Arena *arena;
   int n, npools;
-  const int64_t *size;
+  const PlacePool *of;
+  int *fastest; /* pools, the fastest first */
+  double least; /* cycles with every block there */
   int64_t bound;
   Score best;
   int *pool;      /* of the best, by place in `block` */
@@ -39,13 +45,15 @@ typedef struct Placing {
 static bool is_less(Score a, Score b)
 {
   if (a.overflow != b.overflow) return a.overflow < b.overflow;
+  if (a.cycles != b.cycles) return a.cycles < b.cycles;
   if (a.later != b.later) return a.later < b.later;
   return a.bytes < b.bytes;
 }
 
 static bool is_done(const Placing *p)
 {
-  return p->best.overflow == 0 && p->best.later == 0 && p->best.bytes <= p->bound;
+  bool first = p->least > 0 ? p->best.cycles <= p->least : p->best.later == 0;
+  return p->best.overflow == 0 && first && p->best.bytes <= p->bound;
 }
 
 /* ---- orders ---------------------------------------------------------------------------------------- */
@@ -83,6 +91,16 @@ static int by_conflicts(const void *x, const void *y)
   const PlaceBlock *a = *(PlaceBlock *const *)x;
   const PlaceBlock *b = *(PlaceBlock *const *)y;
   return a->place != b->place ? (a->place < b->place ? 1 : -1) : by_size(x, y);
+}
+
+/* What is moved most for its bytes. */
+static int by_heat(const void *x, const void *y)
+{
+  const PlaceBlock *a = *(PlaceBlock *const *)x;
+  const PlaceBlock *b = *(PlaceBlock *const *)y;
+  double ha = a->bytes ? (a->read + a->written) / (double)a->bytes : 0;
+  double hb = b->bytes ? (b->read + b->written) / (double)b->bytes : 0;
+  return ha != hb ? (ha < hb ? 1 : -1) : by_size(x, y);
 }
 
 static bool in_time(const PlaceBlock *a, const PlaceBlock *b) { return a->end >= b->begin && b->end >= a->begin; }
@@ -148,12 +166,18 @@ static int64_t find_place(Placing *p, PlaceBlock *m, int pool, PlaceBlock *const
 /* The first pool that has room. */
 static void place_one(Placing *p, PlaceBlock *m, PlaceBlock *const *placed, int n, Takens *taken)
 {
-  for (m->pool = 0; m->pool < p->npools; m->pool++) {
+  for (int i = 0; i < p->npools; i++) {
+    m->pool = p->fastest[i];
     m->place = find_place(p, m, m->pool, placed, n, taken);
-    if (m->place <= p->size[m->pool] - m->bytes) return;
+    if (m->place <= p->of[m->pool].size - m->bytes) return;
   }
   m->pool = -1;
   m->place = 0;
+}
+
+static double cycles_in(const PlaceBlock *b, const PlacePool *pool)
+{
+  return b->read * pool->read + b->written * pool->write;
 }
 
 static Score score_of(const Placing *p, PlaceBlock *const *order, int n, int64_t *pools)
@@ -165,6 +189,7 @@ static Score score_of(const Placing *p, PlaceBlock *const *order, int n, int64_t
     if (b->pool < 0) s.overflow += b->bytes;
     else if (b->place + b->bytes > pools[b->pool]) pools[b->pool] = b->place + b->bytes;
     if (b->pool > 0) s.later += b->bytes * b->pool;
+    if (b->pool >= 0) s.cycles += cycles_in(b, &p->of[b->pool]);
   }
   for (int k = 0; k < p->npools; k++) s.bytes += pools[k];
   return s;
@@ -280,7 +305,7 @@ static bool search(Exact *x, int depth, int64_t from, int64_t bytes)
 {
   Placing *p = x->p;
   if (depth == p->n) {
-    keep(p, (Score){0, 0, bytes});
+    keep(p, (Score){.bytes = bytes});
     return !is_done(p);
   }
   if (--x->steps < 0) return false;
@@ -308,7 +333,7 @@ static bool search(Exact *x, int depth, int64_t from, int64_t bytes)
 /* True: all was tried, and nothing is better. */
 static bool search_exactly(Placing *p, PlaceBlock **order)
 {
-  if (p->n > EXACT_BLOCKS || p->npools != 1 || p->size[0] != INT64_MAX) return false;
+  if (p->n > EXACT_BLOCKS || p->npools != 1 || p->of[0].size != INT64_MAX || p->least > 0) return false;
   for (int i = 0; i < p->n; i++)
     if (p->block[i].nsegment != 1) return false;
   Exact x = {.p = p, .order = order, .steps = EXACT_STEPS};
@@ -365,7 +390,9 @@ static bool look(Placing *p, PlaceBlock **order, PlaceEffort effort)
 {
   static const Order quick[] = {by_begin, by_time, by_size};
   static const Order all[] = {by_begin, by_time, by_size, by_conflicts};
+  static const Order heat[] = {by_heat};
   enum { SHORT = 4000000, LONG = 60000000 };
+  if (p->least > 0) try_orders(p, order, 1, heat);
   switch (effort) {
   case PLACE_QUICK:
     try_orders(p, order, 3, quick);
@@ -386,12 +413,26 @@ static bool look(Placing *p, PlaceBlock **order, PlaceEffort effort)
   }
   p->lowest = false;
   if (is_done(p) || search_exactly(p, order)) return true;
-  qsort(order, (size_t)p->n, sizeof *order, by_size);
+  qsort(order, (size_t)p->n, sizeof *order, p->least > 0 ? by_heat : by_size);
   climb_by_exchange(p, order, turns_of(p, LONG, 20000));
   return false;
 }
 
-void place_blocks(Ctx *ctx, int n, PlaceBlock *block, int ntimes, int npools, const int64_t *size, PlaceEffort effort,
+/* Pools from the fastest to the slowest, those alike in their order. */
+static void order_pools(Placing *p)
+{
+  p->fastest = arena_array(p->arena, int, p->npools + 1);
+  for (int i = 0; i < p->npools; i++) {
+    int at = i;
+    double cost = p->of[i].read + p->of[i].write;
+    for (; at > 0 && p->of[p->fastest[at - 1]].read + p->of[p->fastest[at - 1]].write > cost; at--)
+      p->fastest[at] = p->fastest[at - 1];
+    p->fastest[at] = i;
+  }
+  for (int i = 0; i < p->n; i++) p->least += cycles_in(&p->block[i], &p->of[p->fastest[0]]);
+}
+
+void place_blocks(Ctx *ctx, int n, PlaceBlock *block, int ntimes, int npools, const PlacePool *pool, PlaceEffort effort,
                   PlaceReport *out)
 {
   Arena *a = scratch(ctx);
@@ -399,11 +440,12 @@ void place_blocks(Ctx *ctx, int n, PlaceBlock *block, int ntimes, int npools, co
                .arena = a,
                .n = n,
                .npools = npools,
-               .size = size,
-               .best = {INT64_MAX, INT64_MAX, INT64_MAX},
+               .of = pool,
+               .best = {INT64_MAX, HUGE_VAL, INT64_MAX, INT64_MAX},
                .block = block,
                .pool = arena_array(a, int, n + 1),
                .place = arena_array(a, int64_t, n + 1)};
+  order_pools(&p);
   *out = (PlaceReport){.pool = arena_array(a, int64_t, npools + 1)};
   out->bound = p.bound = most_needed(a, n, block, ntimes, &out->bound_at);
   PlaceBlock **order = arena_array(a, PlaceBlock *, n + 1);
@@ -417,5 +459,6 @@ void place_blocks(Ctx *ctx, int n, PlaceBlock *block, int ntimes, int npools, co
   Score score = score_of(&p, order, n, out->pool);
   out->bytes = score.bytes;
   out->overflow = score.overflow;
+  out->cycles = score.cycles;
   out->optimal = proven || score.bytes <= out->bound;
 }

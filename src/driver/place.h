@@ -18,7 +18,8 @@ typedef struct PlaceBlock {
   int nsegment; /* 1: all of it is needed at the same time */
   Segment *segment;
   int begin, end;
-  int64_t bytes; /* a multiple of the alignment */
+  int64_t bytes;        /* a multiple of the alignment */
+  double read, written; /* bytes, in the whole run */
   /* what place_blocks finds */
   int pool; /* -1: it fits nowhere */
   int64_t place;
@@ -29,13 +30,18 @@ typedef struct PlaceReport {
   int64_t bound;    /* bytes that are needed at one instruction: no placing needs less */
   int bound_at;     /* that instruction, the first of them */
   int64_t overflow; /* bytes of blocks that fit nowhere */
+  double cycles;    /* of moving bytes, where pools have speeds */
   bool optimal;     /* nothing smaller exists: the bound is reached, or all was tried */
   int64_t *pool;    /* bytes of each pool, in scratch memory */
 } PlaceReport;
 
-/* Gives every block a pool and a place there; earlier pools are preferred.  size: of each pool, INT64_MAX where it is
- * open.  Instructions are 0 … ntimes - 1.  Deterministic. */
-void place_blocks(Ctx *, int n, PlaceBlock *, int ntimes, int npools, const int64_t *size, PlaceEffort,
-                  PlaceReport *out);
+typedef struct PlacePool {
+  int64_t size;       /* INT64_MAX: it is open */
+  double read, write; /* cycles of a byte; 0 in all pools: they are alike */
+} PlacePool;
+
+/* Gives every block a pool and a place there.  The least cycles of moving bytes count first, then earlier pools are
+ * preferred.  Instructions are 0 … ntimes - 1.  Deterministic. */
+void place_blocks(Ctx *, int n, PlaceBlock *, int ntimes, int npools, const PlacePool *, PlaceEffort, PlaceReport *out);
 
 #endif

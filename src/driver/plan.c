@@ -150,7 +150,7 @@ static void free_arena(void *a) { arena_free(a); }
 /* Bytes on one device, and those that no placing could go below. */
 static int64_t place_device(Program *p, ProgFunc *f, Pieces *pieces, int device, int64_t *bound)
 {
-  static const int64_t open = INT64_MAX;
+  static const PlacePool open = {.size = INT64_MAX};
   Blocks blocks = {0};
   PlaceReport report;
   find_blocks(p, pieces, device, &blocks);

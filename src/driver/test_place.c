@@ -42,7 +42,7 @@ static void assert_apart(const PlaceBlock *x, const PlaceBlock *y)
     }
 }
 
-static void assert_placed(const PlaceBlock *block, int n, int npools, const int64_t *size, const PlaceReport *r)
+static void assert_placed(const PlaceBlock *block, int n, int npools, const PlacePool *pool, const PlaceReport *r)
 {
   int64_t lost = 0;
   for (int i = 0; i < n; i++) {
@@ -53,12 +53,12 @@ static void assert_placed(const PlaceBlock *block, int n, int npools, const int6
     }
     assert_true(block[i].pool < npools && block[i].place >= 0);
     assert_true(block[i].place + block[i].bytes <= r->pool[block[i].pool]);
-    assert_true(r->pool[block[i].pool] <= size[block[i].pool]);
+    assert_true(r->pool[block[i].pool] <= pool[block[i].pool].size);
   }
   assert_int_equal(lost, r->overflow);
 }
 
-static const int64_t open_size = INT64_MAX;
+static const PlacePool open_size = {.size = INT64_MAX};
 
 static void test_efforts(Ctx *ctx)
 {
@@ -135,8 +135,8 @@ static void test_a_bound_that_cannot_be_reached(Ctx *ctx)
 
 static void test_pools(Ctx *ctx)
 {
-  static const int64_t roomy[] = {320, 100000};
-  static const int64_t tight[] = {160, 96};
+  static const PlacePool roomy[] = {{.size = 320}, {.size = 100000}};
+  static const PlacePool tight[] = {{.size = 160}, {.size = 96}};
   for (int round = 0; round < 30; round++) {
     Scope scope = scope_begin(ctx);
     PlaceBlock block[MOST];
@@ -148,6 +148,41 @@ static void test_pools(Ctx *ctx)
     place_blocks(ctx, n, block, TIMES, 2, tight, PLACE_THOROUGH, &r);
     assert_placed(block, n, 2, tight, &r);
     if (r.bound > 256) assert_true(r.overflow > 0);
+    scope_end(ctx, scope);
+  }
+}
+
+/* Blocks that are needed at the same time: what goes into the fast pool is a choice of some of them, all of which are
+ * tried here.  The fast pool is the second one. */
+static void test_speeds(Ctx *ctx)
+{
+  enum { N = 7, ROOM = 256 };
+  static const PlacePool pool[] = {{100000, 1, 2}, {ROOM, 0.25, 0.5}};
+  for (int round = 0; round < 20; round++) {
+    Scope scope = scope_begin(ctx);
+    Segment s[N];
+    PlaceBlock block[N];
+    PlaceReport r;
+    double best = -1;
+    for (int i = 0; i < N; i++) {
+      s[i] = (Segment){0, 3, 0, 16 * (1 + below(8))};
+      block[i] = (PlaceBlock){.number = i, .nsegment = 1, .segment = &s[i], .end = 3, .bytes = s[i].bytes};
+      block[i].read = 16 * below(100);
+      block[i].written = 16 * below(10);
+    }
+    for (int set = 0; set < 1 << N; set++) {
+      int64_t bytes = 0;
+      double cycles = 0;
+      for (int i = 0; i < N; i++) {
+        const PlacePool *in = &pool[set >> i & 1];
+        if (set >> i & 1) bytes += block[i].bytes;
+        cycles += block[i].read * in->read + block[i].written * in->write;
+      }
+      if (bytes <= ROOM && (best < 0 || cycles < best)) best = cycles;
+    }
+    place_blocks(ctx, N, block, TIMES, 2, pool, PLACE_THOROUGH, &r);
+    assert_placed(block, N, 2, pool, &r);
+    assert_true(r.cycles <= best);
     scope_end(ctx, scope);
   }
 }
@@ -184,13 +219,14 @@ static void efforts(void **s) { with_context(s, test_efforts); }
 static void exact(void **s) { with_context(s, test_exact_search_is_exact); }
 static void unreachable(void **s) { with_context(s, test_a_bound_that_cannot_be_reached); }
 static void pools(void **s) { with_context(s, test_pools); }
+static void speeds(void **s) { with_context(s, test_speeds); }
 static void chain(void **s) { with_context(s, test_a_chain_takes_two); }
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(efforts), cmocka_unit_test(exact), cmocka_unit_test(unreachable),
-    cmocka_unit_test(pools),   cmocka_unit_test(chain),
+    cmocka_unit_test(efforts), cmocka_unit_test(exact),  cmocka_unit_test(unreachable),
+    cmocka_unit_test(pools),   cmocka_unit_test(speeds), cmocka_unit_test(chain),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

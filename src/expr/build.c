@@ -391,22 +391,23 @@ DType intrin_dtype(Intrin in, int n, const Expr *const *arg)
   return builtin ? DT_PTR : DT_NONE;
 }
 
-/* Both sides of a dot: one dtype each, of at most 16 bits, as many as make a word, or eight bytes; all of the most
- * lanes. */
+/* Both sides of a dot: one dtype each, of at most 16 bits, as many as make a word, or two or four of bytes; all of the
+ * most lanes. */
 static void check_dot(Module *m, int n, const Expr **arg)
 {
   int lanes = most_lanes(n, arg);
   for (int i = 0; i < n; i++) {
     DType t = dtype_elem(arg[i]->dtype);
-    bool count = t.bits == 8 ? n == 8 || n == 16 : t.bits == 16 && n == 4;
+    bool count = t.bits == 8 ? n == 8 || n == 16 || n == 32 : t.bits == 16 && n == 4;
     bool fits =
         t.bits == arg[0]->dtype.bits && count && dtype_eq(t, dtype_elem(arg[i < n / 2 ? 0 : n / 2]->dtype)) &&
         (dtype_is_int(t) ? dtype_is_int(arg[0]->dtype) : t.code == DT_BFLOAT && arg[0]->dtype.code == DT_BFLOAT);
     if (!fits)
-      raise(m->ctx, ERR_TYPE, NOWHERE,
-            "dot wants four or eight bytes or two elements of 16 bits on each side, integers or bfloat16; of %d "
-            "arguments, argument %d is %s",
-            n, i + 1, dtype_name(scratch(m->ctx), arg[i]->dtype));
+      raise(
+          m->ctx, ERR_TYPE, NOWHERE,
+          "dot wants four, eight or sixteen bytes or two elements of 16 bits on each side, integers or bfloat16; of %d "
+          "arguments, argument %d is %s",
+          n, i + 1, dtype_name(scratch(m->ctx), arg[i]->dtype));
     if (arg[i]->dtype.lanes < lanes) arg[i] = expr_broadcast(m, arg[i], lanes);
   }
 }

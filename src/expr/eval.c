@@ -173,7 +173,7 @@ static Value eval_call(Eval *v, const Expr *e, int lane)
   if (in == IN_REINTERPRET) return eval_reinterpret(v, e, lane);
   if (in == IN_PREFETCH || in == IN_PARALLEL_SLOT || in == IN_ASSUME) return value_int(e->dtype, 0);
   if (intrin_is_math(in)) {
-    Value arg[16], out; /* dot takes the most */
+    Value arg[32], out; /* dot takes the most */
     for (int i = 0; i < e->nargs; i++) arg[i] = eval_arg(v, e->arg[i], lane);
     intrin_eval(in, dtype_elem(e->dtype), e->nargs, arg, &out);
     return out;
@@ -304,7 +304,7 @@ static const Expr *fold_call(Module *m, const Expr *e, const Value *arg)
 
 const Expr *expr_fold(Module *m, const Expr *e)
 {
-  Value arg[16], out; /* dot takes the most */
+  Value arg[32], out; /* dot takes the most */
   if (e->nargs == 0 || e->nargs > 4 || e->dtype.lanes != 1) return NULL;
   for (int i = 0; i < e->nargs; i++)
     if (!literal_value(e->arg[i], &arg[i])) return NULL;

@@ -274,6 +274,10 @@ static void integer_intrinsics(void **state)
   const Expr *high = integer(DT_U8, 255);
   assert_int_equal(CALL(IN_DOT, low, low, low, low, low, low, low, low).i, 4 * 128 * 128);
   assert_int_equal(CALL(IN_DOT, high, high, high, high, low, low, low, integer(DT_I8, 1)).i, 255 - 3 * 255 * 128);
+  assert_int_equal(
+      CALL(IN_DOT, low, low, low, low, low, low, low, low, high, high, high, high, high, high, high, integer(DT_U8, 1))
+          .i,
+      -128 * (7 * 255 + 1));
   /* 1, 2, 3, -1 by 255, 0, 1, 2 */
   const Expr *word[] = {integer(DTYPE(DT_UINT, 32), 0xff030201), integer(DTYPE(DT_UINT, 32), 0x020100ff)};
   assert_int_equal(CALL(IN_WORD_DOT, word[0], word[1], integer(DT_I32, 1)).i, 255 + 3 - 2);

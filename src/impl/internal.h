@@ -93,7 +93,7 @@ void group_prefetch(ImplGroup *, BlockRV, int read, LoopRV, int64_t distance);
 
 /* ---- nest.c: a block's loops and how it walks memory ----------------------------------- */
 
-enum { NEST_LOOPS = 24, NEST_ACCESSES = 32 };
+enum { NEST_LOOPS = 24, NEST_ACCESSES = 40 };
 
 typedef struct NestLoop {
   LoopRV rv;
@@ -332,6 +332,8 @@ int matmul_word(Ctx *, const Target *, const Node *call);
 
 /* Channels of a block of bytes; 0: four does not divide their number. */
 int64_t int8_block(const Target *, int64_t channels);
+/* Products of a step of its sum, whose operands lie side by side: of `of` of them in all. */
+int int8_word(const Target *, const Node *call, int64_t of);
 /* Has the target an instruction for the sums of a product's or a convolution's bytes? */
 bool int8_has_dot(const Target *, const Node *call);
 /* One for 2 x 2 blocks of sums of eight products each? */

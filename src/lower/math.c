@@ -624,16 +624,47 @@ static const Expr *expand_eights(Module *m, const Target *target, const Expr *ca
   return expr_add(m, sum[0], sum[1]);
 }
 
+/* One side's elements as a vector of memory: loads of neighbours; NULL: they are none. */
+static const Expr *bytes_of(Module *m, int g, const Expr *const *e)
+{
+  for (int i = 0; i < g; i++)
+    if (e[i]->kind != E_LOAD || e[i]->nargs != 1 || e[i]->u.buffer != e[0]->u.buffer) return NULL;
+  Scope scope = scope_begin(m->ctx);
+  Analyzer *an = analyzer_new(m, scratch(m->ctx));
+  bool ok = true;
+  for (int i = 1; i < g && ok; i++) ok = expr_is_int(expr_simplify(an, expr_sub(m, e[i]->arg[0], e[0]->arg[0])), i);
+  scope_end(m->ctx, scope);
+  if (!ok) return NULL;
+  const Expr *at = expr_ramp(m, e[0]->arg[0], expr_int(m, e[0]->arg[0]->dtype, 1), g);
+  return expr_load(m, e[0]->u.buffer, 1, &at);
+}
+
+/* A whole vector by a whole vector, added to one sum; NULL: that is none of the target's instructions. */
+static const Expr *expand_vectors(Module *m, const Target *target, const Expr *call)
+{
+  int g = call->nargs / 2;
+  DotElement a = dot_element(call->arg[0]->dtype);
+  DotElement b = dot_element(call->arg[g]->dtype);
+  if (call->dtype.lanes != 1 || target_dot_group(target, a, b, g) != g) return NULL;
+  const Expr *side[2] = {bytes_of(m, g, call->arg), bytes_of(m, g, call->arg + g)};
+  if (!side[0] || !side[1]) return NULL;
+  DType wide = dtype_lanes(call->dtype, g);
+  const Expr *products = expr_mul(m, expr_cast(m, wide, side[0]), expr_cast(m, wide, side[1]));
+  return expr_call(m, call->dtype, IN_VECTOR_SUM, 1, &products);
+}
+
 /* An instruction over words where the target has one, else the products one by one. */
 static const Expr *expand_groups(Module *m, const Target *target, const Expr *call)
 {
   int g = call->nargs / 2;
+  const Expr *all = expand_vectors(m, target, call);
+  if (all) return all;
   const Expr *const *a = call->arg;
   const Expr *const *b = call->arg + g;
   DType ta = a[0]->dtype;
   DType tb = b[0]->dtype;
   if (g == 8) return expand_eights(m, target, call);
-  if (ta.bits == 8) {
+  if (ta.bits == 8 && g == 4) {
     int lanes = call->dtype.lanes;
     bool plain = target_dot(target, dot_element(ta), dot_element(tb), lanes) != NULL;
     bool swapped = !plain && target_dot(target, dot_element(tb), dot_element(ta), lanes) != NULL;
@@ -646,7 +677,7 @@ static const Expr *expand_groups(Module *m, const Target *target, const Expr *ca
       return expr_call(m, DT_NONE, IN_WORD_DOT, 3, word);
     }
   }
-  const Expr *sum = ta.bits == 8 && ta.code != tb.code ? expand_mixed(m, target, call) : NULL;
+  const Expr *sum = ta.bits == 8 && g == 4 && ta.code != tb.code ? expand_mixed(m, target, call) : NULL;
   if (sum) return sum;
   for (int i = 0; i < g; i++) {
     const Expr *product = expr_mul(m, expr_cast(m, call->dtype, a[i]), expr_cast(m, call->dtype, b[i]));

@@ -214,13 +214,17 @@ static bool is_dot(const Expr *e)
   return e->kind == E_CALL && (e->u.intrin == IN_BF16_DOT || e->u.intrin == IN_DOT || e->u.intrin == IN_WORD_DOT);
 }
 
+static bool is_beside(const Expr *e)
+{
+  return e->kind == E_LOAD && e->nargs == 1 && e->arg[0]->kind == E_RAMP && expr_is_int(e->arg[0]->arg[1], 1);
+}
+
 static void widest(Widest *w, const Expr *e)
 {
   if (e->dtype.lanes == 1 || map_has(&w->seen, e)) return;
   map_put(w->tmp, &w->seen, e, NULL);
   if (e->kind != E_RAMP && !dtype_is_bool(dtype_elem(e->dtype)) && e->dtype.bits > w->bits) w->bits = e->dtype.bits;
-  bool beside = e->kind == E_LOAD && e->nargs == 1 && e->arg[0]->kind == E_RAMP && expr_is_int(e->arg[0]->arg[1], 1);
-  if (beside && e->dtype.bits >= 8 && (!w->read || e->dtype.bits < w->read)) w->read = e->dtype.bits;
+  if (is_beside(e) && e->dtype.bits >= 8 && (!w->read || e->dtype.bits < w->read)) w->read = e->dtype.bits;
   if (e->kind == E_LOAD || is_dot(e)) return;
   for (int i = 0; i < e->nargs; i++) widest(w, e->arg[i]);
 }
@@ -231,9 +235,46 @@ static void widest_held(void *env, Stmt *holder, const Expr *e)
   widest(env, e);
 }
 
+static bool is_number(const Expr *e, int64_t n) { return expr_is_int(e->kind == E_BROADCAST ? e->arg[0] : e, n); }
+
+static bool is_narrow(DType t)
+{
+  return dtype_is_int(t) && t.bits >= 8 && t.bits <= 16 && !dtype_is_bool(dtype_elem(t));
+}
+
+/* May four int32 at a time be computed with?  Arithmetic over neighbours in memory, bytes of which are widened as they
+ * are read; a value that is made a byte in between is an int32 all the time. */
+static bool in_quads(const Expr *e)
+{
+  if (e->dtype.lanes == 1) return true;
+  if (e->dtype.code != DT_INT || e->dtype.bits != 32) return false;
+  if (e->kind == E_CAST) {
+    const Expr *from = e->arg[0];
+    return is_narrow(from->dtype) && (is_beside(from) || (from->kind == E_CAST && in_quads(from->arg[0])));
+  }
+  Intrin in = e->u.intrin;
+  bool call = e->kind == E_CALL && (in == IN_SHR_ROUND || in == IN_SHL ||
+                                    (in == IN_QMULSHIFT && is_number(e->arg[2], 31) && is_number(e->arg[3], 0)));
+  bool plain = e->kind == E_ADD || e->kind == E_SUB || e->kind == E_MUL || e->kind == E_MIN || e->kind == E_MAX || call;
+  for (int i = 0; i < e->nargs && plain; i++)
+    if (!in_quads(e->arg[i])) return false;
+  return plain || is_beside(e) || e->kind == E_BROADCAST;
+}
+
+static bool store_in_quads(const Split *sp, const Stmt *s)
+{
+  const Expr *value = s->u.store.value;
+  const Expr *at = s->u.store.index[0];
+  if (!target_has_quads(sp->lo->target) || sp->lets.n || s->u.store.mask || at->dtype.lanes % QUAD ||
+      at->kind != E_RAMP || !expr_is_int(at->arg[1], 1))
+    return false;
+  bool narrow = value->kind == E_CAST && is_narrow(value->dtype);
+  return in_quads(narrow ? value->arg[0] : value);
+}
+
 static void pieces_of(Split *sp, int lanes, int bits, Pieces *out)
 {
-  int native = target_lanes(sp->lo->target, bits < sp->min_bits ? sp->min_bits : bits);
+  int native = bits ? target_lanes(sp->lo->target, bits < sp->min_bits ? sp->min_bits : bits) : QUAD;
   if (native < 1) native = 1;
   for (int at = 0; at < lanes;) {
     int n = 1;
@@ -399,7 +440,7 @@ static Stmt *split_store(Split *sp, Stmt *s)
   Widest w = {.tmp = sp->tmp, .bits = 8};
   widest(&w, s->u.store.value);
   Pieces pieces = {0};
-  pieces_of(sp, lanes, bits_together(sp, s, &w), &pieces);
+  pieces_of(sp, lanes, store_in_quads(sp, s) ? 0 : bits_together(sp, s, &w), &pieces);
   overlap_pieces(s, sp, lanes, &pieces);
   mask_pieces(s, sp, lanes, &pieces);
   if (pieces.n == 1 && pieces.v[0].n == lanes) return s;
@@ -502,7 +543,8 @@ static bool is_native(const Target *t, const Expr *e)
   case IN_IF_THEN_ELSE:
   case IN_LIKELY: return true;
   case IN_ROUND: return target_rounds_away(t);
-  case IN_QMULSHIFT: return t->codegen == CODEGEN_LLVM && e->dtype.bits == 32;
+  case IN_QMULSHIFT:
+    return (t->codegen == CODEGEN_LLVM && e->dtype.bits == 32) || (target_has_quads(t) && e->dtype.lanes == QUAD);
   case IN_LDEXP: return t->codegen == CODEGEN_LLVM && e->dtype.bits == 32 && target_has_scale(t, e->dtype.lanes);
   default: return false; /* every other function is called */
   }

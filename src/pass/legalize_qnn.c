@@ -245,34 +245,61 @@ static int64_t pad_of(AttrInts p, int side)
   return p.n == 0 ? 0 : p.n == 1 ? p.v[0] : p.n == 2 ? p.v[side % 2] : p.v[side];
 }
 
-/* The data padded left and right with its zero point. */
-static const Node *pad_columns(Turn *t, const Node *x, int axis, int64_t left, int64_t right, const Node *zero)
+/* The data padded on all sides of its pictures with its zero point. */
+static const Node *pad_pictures(Turn *t, const Node *x, const char *layout, AttrInts padding, const Node *zero)
 {
-  if (!left && !right) return x;
   int64_t width[2 * MAX_RANK] = {0};
-  width[2 * axis] = left;
-  width[2 * axis + 1] = right;
+  bool any = false;
+  for (int side = 0; side < 4; side++) {
+    int64_t n = pad_of(padding, side);
+    width[2 * letter_at(layout, "HW"[side % 2]) + side / 2] = n;
+    any |= n != 0;
+  }
+  if (!any) return x;
   PadAttrs *a = attrs_new(t->m, &Pad_attrs);
   attrs_set_ints(t->m, &Pad_attrs, a, "pad_width", 2 * x->type->ndim, width);
   return make_call(t->m, "nn.pad", 2, (const Node *[]){x, qnn_cast(t->m, zero, x->type->dtype)}, a);
 }
 
-/* The weight with its columns before its input channels, as one dimension: OIHW of one column. */
-static const Node *weight_of_columns(Turn *t, const Node *w, const char *layout)
+static const Node *turned(Module *m, const Node *x, int n, const int64_t *axes)
 {
-  const OpDef *transpose = opdef_get(t->m->ctx, "transpose");
-  const OpDef *reshape = opdef_get(t->m->ctx, "reshape");
-  void *order = attrs_new(t->m, transpose->attrs);
-  void *shape = attrs_new(t->m, reshape->attrs);
+  const OpDef *op = opdef_get(m->ctx, "transpose");
+  void *a = attrs_new(m, op->attrs);
+  attrs_set_ints(m, op->attrs, a, "axes", n, axes);
+  return node_call(m, op, 1, &x, a, NULL);
+}
+
+static const Node *reshaped(Module *m, const Node *x, int n, const int64_t *shape)
+{
+  const OpDef *op = opdef_get(m->ctx, "reshape");
+  void *a = attrs_new(m, op->attrs);
+  attrs_set_ints(m, op->attrs, a, "newshape", n, shape);
+  return node_call(m, op, 1, &x, a, NULL);
+}
+
+/* The weight with its columns, so many at a time, before its input channels, as one dimension: OIHW of the columns'
+ * groups. */
+static const Node *weight_of_columns(Turn *t, const Node *w, const char *layout, int64_t together)
+{
   int64_t axes[4];
   int64_t size[4];
   for (int i = 0; i < 4; i++) {
     axes[i] = letter_at(layout, "OWIH"[i]);
     size[i] = dim_of(w, (int)axes[i]);
   }
-  attrs_set_ints(t->m, transpose->attrs, order, "axes", 4, axes);
-  attrs_set_ints(t->m, reshape->attrs, shape, "newshape", 4, (const int64_t[]){size[0], size[1] * size[2], size[3], 1});
-  return node_call(t->m, reshape, 1, (const Node *[]){node_call(t->m, transpose, 1, &w, order, NULL)}, shape, NULL);
+  int64_t groups = size[1] / together;
+  w = reshaped(t->m, turned(t->m, w, 4, axes), 5, (const int64_t[]){size[0], groups, together, size[2], size[3]});
+  w = turned(t->m, w, 5, (const int64_t[]){0, 2, 3, 4, 1});
+  return reshaped(t->m, w, 4, (const int64_t[]){size[0], together * size[2], size[3], groups});
+}
+
+/* Columns that become channels together: the fewest that fill words and that the window moves over in whole steps, for
+ * each of them lies in memory once for each group that it is in; else all. */
+static int64_t columns_together(int64_t columns, int64_t channels, int64_t stride, int64_t dilation)
+{
+  for (int64_t n = 2; n < columns && dilation == 1; n++)
+    if (columns % n == 0 && n % stride == 0 && n * channels % WORD == 0) return n;
+  return columns;
 }
 
 /* The columns of the window become channels: the call's attributes then; NULL: they stay as they are. */
@@ -286,28 +313,31 @@ static const void *columns_as_channels(Turn *t, const Node *n, const Node **arg)
   int w = letter_at(layout, 'W');
   int64_t channels = dim_of(arg[0], c);
   int64_t columns = dim_of(arg[1], letter_at(q->kernel_layout, 'W'));
+  int64_t stride = int_at(q->strides, 1, 1);
+  int64_t dilation = int_at(q->dilation, 1, 1);
   if (channels < 1 || channels % WORD == 0 || columns < 2 || dim_of(arg[0], w) < 1) return NULL;
+  int64_t together = columns_together(columns, channels, stride, dilation);
   const OpDef *op = opdef_get(t->m->ctx, "nn.contrib_columns");
   void *a = attrs_new(t->m, op->attrs);
   attrs_set_str(t->m, op->attrs, a, "layout", layout);
-  attrs_set_int(t->m, op->attrs, a, "columns", columns);
-  attrs_set_int(t->m, op->attrs, a, "stride", int_at(q->strides, 1, 1));
-  attrs_set_int(t->m, op->attrs, a, "dilation", int_at(q->dilation, 1, 1));
+  attrs_set_int(t->m, op->attrs, a, "columns", together);
+  attrs_set_int(t->m, op->attrs, a, "stride", stride);
+  attrs_set_int(t->m, op->attrs, a, "dilation", dilation);
   attrs_set_int(t->m, op->attrs, a, "multiple", WORD);
-  const Node *x =
-      pad_columns(t, arg[0], w, pad_of(q->padding, 1), pad_of(q->padding, 3), qnn_along(t->m, arg[2], 0, 1));
+  const Node *x = pad_pictures(t, arg[0], layout, q->padding, qnn_along(t->m, arg[2], 0, 1));
   arg[0] = node_call(t->m, op, 1, &x, a, NULL);
-  arg[1] = weight_of_columns(t, arg[1], q->kernel_layout);
-  int64_t more = dim_of(arg[0], c) - channels * columns;
+  arg[1] = weight_of_columns(t, arg[1], q->kernel_layout, together);
+  int64_t more = dim_of(arg[0], c) - channels * together;
   if (more) arg[1] = padded(t, arg[1], 1, more, qnn_along(t->m, arg[3], 0, 1));
   const AttrsDef *def = n->u.call.op->attrs;
   QnnConv2DAttrs *to = attrs_copy(t->m, def, q);
-  int64_t rows = dim_of(arg[1], 2);
+  int64_t size[2] = {dim_of(arg[1], 2), dim_of(arg[1], 3)};
+  int64_t apart = together < columns ? together / stride : 1;
   to->kernel_layout = "OIHW";
-  attrs_set_ints(t->m, def, to, "kernel_size", 2, (const int64_t[]){rows, 1});
+  attrs_set_ints(t->m, def, to, "kernel_size", 2, size);
   attrs_set_ints(t->m, def, to, "strides", 2, (const int64_t[]){int_at(q->strides, 0, 1), 1});
-  attrs_set_ints(t->m, def, to, "dilation", 2, (const int64_t[]){int_at(q->dilation, 0, 1), 1});
-  attrs_set_ints(t->m, def, to, "padding", 4, (const int64_t[]){pad_of(q->padding, 0), 0, pad_of(q->padding, 2), 0});
+  attrs_set_ints(t->m, def, to, "dilation", 2, (const int64_t[]){int_at(q->dilation, 0, 1), apart});
+  attrs_set_ints(t->m, def, to, "padding", 4, (const int64_t[]){0, 0, 0, 0});
   return to;
 }
 

@@ -38,7 +38,9 @@ static const TargetDot rows[] = {
   {"smlad",      ARCH_ARM,     CPU_DSP,        NULL,       DOT_S8,   DOT_S8,   4, 1, 1, 32, 2, NULL, true},
   {"smlad",      ARCH_ARM,     CPU_DSP,        NULL,       DOT_U8,   DOT_S8,   4, 1, 1, 32, 2, NULL, true},
   {"smlad",      ARCH_ARM,     CPU_DSP,        NULL,       DOT_S16,  DOT_S16,  2, 1, 1, 32, 1, NULL, false},
-  {"vmladava.s8", ARCH_ARM,    CPU_NFEATURES,  "mve",      DOT_S8,   DOT_S8,   16, 1, 1, 128, 0.5, NULL, false},
+  {"vmladava.s8",  ARCH_ARM,   CPU_MVE,        NULL,       DOT_S8,   DOT_S8,   16, 1, 1, 128, 1, NULL, true},
+  {"vmladava.s16", ARCH_ARM,   CPU_MVE,        NULL,       DOT_S8,   DOT_S8,   8, 1, 1, 64, 1, NULL, true},
+  {"vmladava.s32", ARCH_ARM,   CPU_MVE,        NULL,       DOT_S8,   DOT_S8,   4, 1, 1, 32, 1, NULL, true},
 };
 /* clang-format on */
 enum { NROWS = sizeof rows / sizeof *rows };
@@ -77,13 +79,29 @@ const TargetDot *target_block_dot(const Target *t, DotElement a, DotElement b)
   return NULL;
 }
 
+/* The whole vector is added to one sum. */
+int target_dot_group(const Target *t, DotElement a, DotElement b, int64_t of)
+{
+  for (int i = 0; i < NROWS; i++)
+    if (rows[i].a == a && rows[i].b == b && has_row(t, &rows[i]) && rows[i].feature == CPU_MVE &&
+        of % rows[i].group == 0)
+      return rows[i].group;
+  return 0;
+}
+
 bool target_looks_up(const Target *t) { return t->codegen == CODEGEN_LLVM && t->arch == ARCH_AARCH64; }
 
 bool target_rounds_away(const Target *t) { return t->codegen == CODEGEN_LLVM && t->arch == ARCH_AARCH64; }
 
 bool target_rounds(const Target *t, int lanes)
 {
+  if (target_has_quads(t)) return lanes == QUAD;
   return t->codegen == CODEGEN_LLVM && t->arch == ARCH_AARCH64 && lanes >= 4 && lanes <= 64 && !(lanes & (lanes - 1));
+}
+
+bool target_has_quads(const Target *t)
+{
+  return t->codegen == CODEGEN_C && t->device.kind == DEVICE_MICRO && target_has(t, CPU_MVE);
 }
 
 bool target_dot_data(const Target *t, DotElement *out)

@@ -42,6 +42,7 @@ static uint64_t feature_needs(CpuFeature f)
   case CPU_I8MM:
   case CPU_BF16: return F(NEON);
   case CPU_SVE: return F(FP16);
+  case CPU_MVE: return F(DSP);
   case CPU_SSE42:
   case CPU_BMI2:
   case CPU_POPCNT:
@@ -91,7 +92,7 @@ static const struct { Arch arch; const char *name; } passed_on[] = {
     {ARCH_AARCH64, "v9a"}, {ARCH_AARCH64, "reserve-x18"}, {ARCH_AARCH64, "strict-align"},
     {ARCH_ARM, "neon"}, {ARCH_ARM, "vfp2"}, {ARCH_ARM, "vfp3"}, {ARCH_ARM, "vfp4"}, {ARCH_ARM, "fp-armv8"},
     {ARCH_ARM, "d32"}, {ARCH_ARM, "dsp"}, {ARCH_ARM, "thumb-mode"}, {ARCH_ARM, "thumb2"}, {ARCH_ARM, "v7"},
-    {ARCH_ARM, "mve"}, {ARCH_ARM, "mve.fp"}, {ARCH_ARM, "dotprod"}, {ARCH_ARM, "fullfp16"},
+    {ARCH_ARM, "mve.fp"}, {ARCH_ARM, "dotprod"}, {ARCH_ARM, "fullfp16"},
     {ARCH_ARM, "soft-float"}, {ARCH_ARM, "strict-align"},
     {ARCH_RISCV64, "m"}, {ARCH_RISCV64, "a"}, {ARCH_RISCV64, "f"}, {ARCH_RISCV64, "d"}, {ARCH_RISCV64, "c"},
     {ARCH_RISCV64, "v"}, {ARCH_RISCV64, "zba"}, {ARCH_RISCV64, "zbb"}, {ARCH_RISCV64, "zbs"},

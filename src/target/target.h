@@ -76,7 +76,8 @@ typedef struct TargetKind {
   X(CPU_BF16, "bf16", ARCH_AARCH64)                \
   X(CPU_LSE, "lse", ARCH_AARCH64)                  \
   X(CPU_SVE, "sve", ARCH_AARCH64)                  \
-  X(CPU_DSP, "dsp", ARCH_ARM)
+  X(CPU_DSP, "dsp", ARCH_ARM)                      \
+  X(CPU_MVE, "mve", ARCH_ARM)
 /* clang-format on */
 
 typedef enum {
@@ -183,6 +184,12 @@ const TargetDot *target_dot(const Target *, DotElement a, DotElement b, int lane
 /* The row that adds all products of rows of the first by columns of the second to a block of sums, 2 x 2 in the lanes
  * 00 01 10 11: AArch64's matrix instructions.  NULL: there is none. */
 const TargetDot *target_block_dot(const Target *, DotElement a, DotElement b);
+/* Products of so many neighbours that one instruction adds to a sum of its own, where there is one whose operands are
+ * whole vectors (Helium's): the most that divide `of`.  0: none. */
+int target_dot_group(const Target *, DotElement a, DotElement b, int64_t of);
+/* A processor whose sums of products are scalars, while four int32 at a time are computed with (Helium)? */
+enum { QUAD = 4 };
+bool target_has_quads(const Target *);
 /* Does it take bytes as two vectors of 16 bits each, the even ones and the odd ones? */
 bool target_dot_of_pairs(const TargetDot *);
 /* Of the data of a product whose weight is int8: what its fastest instruction takes.  False: it does not matter. */

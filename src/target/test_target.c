@@ -186,6 +186,14 @@ static void test_dots(void **state)
   assert_string_equal(dot_name(t, DOT_U8, DOT_S8, 8), "vpmaddwd");
   assert_string_equal(dot_name(t, DOT_U8, DOT_S8, 4), "pmaddwd");
   assert_true(target_dot_data(t, &data) && data == DOT_S8);
+  const Target *helium = parse("cortex-m55");
+  assert_true(target_has_quads(helium) && target_rounds(helium, QUAD) && !target_rounds(helium, 1));
+  assert_int_equal(target_dot_group(helium, DOT_S8, DOT_S8, 48), 16);
+  assert_int_equal(target_dot_group(helium, DOT_S8, DOT_S8, 24), 8);
+  assert_int_equal(target_dot_group(helium, DOT_S8, DOT_S8, 12), 4);
+  assert_int_equal(target_dot_group(helium, DOT_S8, DOT_S8, 9), 0);
+  assert_int_equal(target_dot_group(helium, DOT_U8, DOT_S8, 16), 0);
+  assert_false(target_has_quads(parse("cortex-m55 -mattr=-mve")) || target_has_quads(parse("cortex-m4")));
   assert_false(target_dot_data(parse("c"), &data));
 }
 

@@ -203,7 +203,7 @@ static double let_f(Run *r, const Node *n, int lane)
 
 static Value math_value(Run *r, const Node *n, int lane)
 {
-  Value arg[16], out; /* dot takes the most */
+  Value arg[32], out; /* dot takes the most */
   for (int i = 0; i < n->nargs; i++) arg[i] = interp_node_value(r, n->arg[i], lane);
   intrin_eval(n->expr->u.intrin, dtype_elem(n->expr->dtype), n->nargs, arg, &out);
   return out;

@@ -329,6 +329,35 @@ def test_pools(net, tmp_path):
     np.testing.assert_allclose(np.frombuffer(done.stdout[:20], "float32"), want[0][0], rtol=1e-4, atol=1e-5)
 
 
+def test_a_microcontroller_loads_no_library(net, tmp_path):
+    said = refused(LATHE, "compile", net[0], "--target", "cortex-m4", "-o", tmp_path / "net.so")
+    assert "nothing on target 'c -mcpu=cortex-m4' would load" in said and "-f c, -f a, -f o or -f mlf" in said
+    assert not (tmp_path / "net.so").exists()
+
+
+def test_pools_with_speeds(net, tmp_path):
+    """What is moved most lies in the faster pool, whichever is named first."""
+    args = [LATHE, "inspect", net[0], "--target", "cortex-m4", "--json"]
+    moved = {}
+    for order in (("slow=64k:1", "fast=6k:8/4"), ("fast=6k:8/4", "slow=64k:1")):
+        entry = json.loads(sh(*args, "--pool", order[0], "--pool", order[1]))["entries"][0]
+        pools = {row["name"]: row for row in entry["moved"]}
+        moved[order[0]] = pools
+        for name, (read, write) in {"fast": (8, 4), "slow": (1, 1)}.items():
+            cycles = pools[name]["read_bytes"] / read + pools[name]["written_bytes"] / write
+            assert abs(pools[name]["cycles"] - cycles) <= 1
+    assert moved["slow=64k:1"] == moved["fast=6k:8/4"]
+    plain = json.loads(sh(*args, "--pool", "slow=64k", "--pool", "fast=6k"))["entries"][0]
+    assert "moved" not in plain
+    alike = json.loads(sh(*args, "--pool", "slow=64k:1", "--pool", "fast=6k:1"))["entries"][0]["moved"]
+    total = sum(row["read_bytes"] + row["written_bytes"] for row in alike)
+    assert total == sum(row["read_bytes"] + row["written_bytes"] for row in pools.values())
+    assert sum(row["cycles"] for row in pools.values()) < total / 2
+    said = refused(*args, "--pool", "slow=64k:1", "--pool", "fast=6k")
+    assert "pool 'slow' has a speed and pool 'fast' has none" in said
+    assert "NAME=SIZE:SPEED" in refused(*args, "--pool", "sram=64k:fast")
+
+
 # ---- what is refused ------------------------------------------------------------------------------------------------
 
 
@@ -420,6 +449,16 @@ def test_pools_from_python(net):
     m = AotModule(lib["default"](lathe.cpu(0)))
     m.run(x=x)
     np.testing.assert_allclose(m.get_output(0).numpy(), want[0], rtol=1e-4, atol=1e-5)
+    assert "moved" not in lib.report["entries"][0]
+    pools = lathe.WorkspaceMemoryPools([
+        lathe.WorkspacePoolInfo("slow", None, lathe.PoolInfoProperties(None, 100, 4, 2, read_latency_cycles=3)),
+        lathe.WorkspacePoolInfo("fast", None, lathe.PoolInfoProperties(6144, 400, 8)),
+    ])  # fmt: skip
+    lib = relay.build(mod, "c", params=params, executor=aot, workspace_memory_pools=pools)
+    slow, fast = lib.report["entries"][0]["moved"]
+    # a byte of the slow pool: 1/4 and 3/4 of its own cycles, which are four of the fast one's
+    assert abs(slow["cycles"] - 4 * (slow["read_bytes"] * (1 / 4 + 3 / 4) + slow["written_bytes"] / 2)) <= 1
+    assert abs(fast["cycles"] - (fast["read_bytes"] + fast["written_bytes"]) / 8) <= 1 and fast["read_bytes"] > 0
     flash = lathe.ConstantMemoryPools([lathe.ConstantPoolInfo("flash", None, None, lathe.PoolInfoProperties(100))])
     with pytest.raises(error.UnsupportedError, match="more than the pools"):
         relay.build(mod, "c", params=params, executor=aot, constant_memory_pools=flash)

@@ -138,5 +138,5 @@ def test_values_elsewhere(tmp_path, arch, features, ta, tb):
 
 def test_refused():
     x, y = te.placeholder((8,), name="x", dtype="int8"), te.placeholder((8,), name="y", dtype="float32")
-    with pytest.raises(lathe.LatheError, match="dot wants four or eight bytes or two elements of 16 bits on each side"):
+    with pytest.raises(lathe.LatheError, match="dot wants four, eight or sixteen bytes or two elements of 16 bits"):
         te.compute((1,), lambda i: tir.call_intrin("int32", "tir.dot", x[0], x[1], y[0], y[1]), name="z")

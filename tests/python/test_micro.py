@@ -191,24 +191,71 @@ CONVOLUTIONS = [
     (8, 8, (3, 3), (1, 1), "int8", 0),  # depthwise, zero at -128: bytes of uint8
     (8, 8, (3, 3), (2, 1), "uint8", 9),  # depthwise with a zero point: weights of 16 bits
 ]
+WIDE = [  # for vectors of sixteen bytes, and of eight
+    (16, 1, (3, 3), (1, 1), "int8", 0),
+    (32, 1, (1, 1), (2, 2), "int8", 0),
+    (8, 1, (1, 3), (1, 1), "int8", 0),
+    (16, 16, (3, 3), (1, 2), "int8", 0),
+]
 
 
-@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
-def test_products_of_bytes(case, tmp_path):
-    """The program for a Cortex-M4 gives what the graph's interpreter gives: in C on this machine, and by SMLAD in QEMU."""
+def check_bytes(case, target, board, instruction, folder):
+    """The program gives what the graph's interpreter gives: in C on this machine, and by the instruction in QEMU."""
     mod, data = bytes_net(*case)
     want = relay.create_executor("debug", mod=mod).evaluate()(data).numpy()
     assert len(np.unique(want)) > 3 and np.abs(want.astype(int)).min() < 127
     with lathe.transform.PassContext(opt_level=3):
-        lib = relay.build(mod, "cortex-m4", executor=Executor("aot", {"interface-api": "plain"}), mod_name="net")
-    assert "smlad" in lib.get_source()
+        lib = relay.build(mod, target, executor=Executor("aot", {"interface-api": "plain"}), mod_name="net")
+    assert instruction in lib.get_source()
     here = lathe.runtime.executor.AotModule(lib["net"]())
     here.run(x=data)
     np.testing.assert_array_equal(here.get_output(0).numpy(), want)
     if shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm"):
-        said = lathe.micro.generate_project(lib, tmp_path, "mps2-an386", {"x": data}).measure()
+        said = lathe.micro.generate_project(lib, folder, board, {"x": data}).measure()
         np.testing.assert_array_equal(said.outputs[0], want)
         assert said.agrees
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_products_of_bytes(case, tmp_path):
+    check_bytes(case, "cortex-m4", "mps2-an386", "smlad", tmp_path)
+
+
+@pytest.mark.parametrize("case", [*CONVOLUTIONS, *WIDE], ids=str)
+def test_products_of_vectors(case, tmp_path):
+    """Helium: products of whole vectors, and what is made of the sums four at a time."""
+    check_bytes(case, "cortex-m55", "mps3-an547", "vmladavaq", tmp_path)
+
+
+def test_rounding_four_at_a_time(tmp_path):
+    """Rescaling at its corners: halves of either sign, the largest and smallest sums, shifts of 0 and of many bits."""
+    need_tools("mps3-an547")
+    x = relay.var("x", shape=(1, 16), dtype="int8")
+    w = np.zeros((8, 16), "int8")
+    w[:, 0] = [1, -1, 127, -127, 64, -64, 3, 5]
+    bias = np.array([0, 0, 2**31 - 20000, 20000 - 2**31, 32, -32, 1, -1], "int32")
+    factor = np.array([2**30, 2**30, 2**30, 2**30 + 1, 2**30, 2**30, 2**31 - 1, 2**30 + 7], "int32")
+    shift = np.array([31, 32, 54, 54, 36, 36, 31, 33], "int32")
+    const = lambda v, t: relay.const(np.array(v, t))  # noqa: E731
+    y = relay.qnn.op.dense(x, relay.const(w), const(0, "int32"), const(0, "int32"), const(1.0, "float32"), const(1.0, "float32"), 8)
+    y = relay.nn.bias_add(y, relay.const(bias))
+    y = relay.qnn.op.contrib_multiply_shift(y, relay.const(factor), relay.const(shift), rounding="DOUBLE", least=31)
+    y = relay.cast(relay.clip(y, -128, 127), "int8")
+    mod = lathe.IRModule.from_expr(relay.Function([x], y))
+    with lathe.transform.PassContext(opt_level=3):
+        lib = relay.build(mod, "cortex-m55", executor=Executor("aot", {"interface-api": "plain"}), mod_name="net")
+    assert "vqrdmulhq_s32" in lib.get_source() and "vrshlq_s32" in lib.get_source()
+    project = None
+    for value in (-128, -3, -1, 1, 3, 127):
+        data = np.zeros((1, 16), "int8")
+        data[0, 0] = value
+        want = relay.create_executor("debug", mod=mod).evaluate()(data).numpy()
+        here = lathe.runtime.executor.AotModule(lib["net"]())
+        here.run(x=data)
+        np.testing.assert_array_equal(here.get_output(0).numpy(), want)
+        if value in (-3, 3):
+            project = lathe.micro.generate_project(lib, tmp_path / str(value), "mps3-an547", {"x": data})
+            np.testing.assert_array_equal(project.run()[0], want)
 
 
 def test_columns_as_channels():
@@ -224,11 +271,12 @@ def test_columns_as_channels():
 
 
 NETWORKS = ["hello_world_int8", "micro_speech_quantized", "ad01_int8", "kws_ref_model"]
+RUNS = [(network, *BOARDS[i]) for network in NETWORKS for i in (0, 2, 5, 6)]
+RUNS.append(("pretrainedResnet_quant", *BOARDS[5]))  # residual additions four at a time
 
 
 @pytest.mark.skipif(not MODELS.exists(), reason="the trained models are not here")
-@pytest.mark.parametrize("target, board", [BOARDS[0], BOARDS[2], BOARDS[6]])
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network, target, board", RUNS)
 def test_networks(network, target, board, tmp_path):
     """Networks of TFLite give the host's bytes."""
     need_tools(board)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from .. import error
 
 
 class PoolInfoProperties:
-    """What is known of a pool: its bytes (None: as many as it takes).  Speeds are kept for whoever asks; pools
-    are preferred in their order."""
+    """What is known of a pool: its bytes (None: as many as it takes) and its speed.  Without speeds pools are
+    preferred in their order; with them, said of every pool, what is moved most goes to the fastest.  A cycle is one of
+    the fastest clock that is said; latency is paid once for each burst (or each 4 bytes)."""
 
     def __init__(self, size_hint_bytes: Optional[int] = None, clock_frequency_hz: Optional[int] = None,
                  read_bandwidth_bytes_per_cycle: Optional[int] = None, write_bandwidth_bytes_per_cycle: Optional[int] = None,
@@ -21,6 +22,21 @@ class PoolInfoProperties:
         self.write_bandwidth_bytes_per_cycle = write_bandwidth_bytes_per_cycle
         self.read_latency_cycles, self.write_latency_cycles = read_latency_cycles, write_latency_cycles
         self.target_burst_bytes = target_burst_bytes
+
+    def speeds(self, clock: Optional[int] = None) -> Optional[Tuple[float, float]]:
+        """Bytes that are read and written in a cycle of that clock; None: nothing is known of it."""
+        read = self.read_bandwidth_bytes_per_cycle
+        if not read or read <= 0:
+            return None
+        write = self.write_bandwidth_bytes_per_cycle
+        write = write if write and write > 0 else read
+        bursts = self.target_burst_bytes.values() if isinstance(self.target_burst_bytes, dict) else ()
+        burst = max([4, *(int(b) for b in bursts)])
+        own = self.clock_frequency_hz
+        slower = clock / own if clock and own and own > 0 else 1.0
+        rows = ((read, self.read_latency_cycles), (write, self.write_latency_cycles))
+        first, second = (1 / (slower * (1 / bandwidth + (latency or 0) / burst)) for bandwidth, latency in rows)
+        return first, second
 
 
 class PoolInfo:
@@ -53,6 +69,16 @@ class WorkspaceMemoryPools:
 
     def __init__(self, pools: Sequence[WorkspacePoolInfo]):
         self.pools: List[WorkspacePoolInfo] = list(pools)
+
+    def rows(self) -> List[Union[str, int, List[Any]]]:
+        """Name and size of each pool, with its speeds where they are known, as the compiler takes them."""
+        clocks = [p.properties.clock_frequency_hz or 0 for p in self.pools]
+        out: List[Union[str, int, List[Any]]] = []
+        for p in self.pools:
+            size = max(p.size_hint_bytes, 0)
+            speeds = p.properties.speeds(max(clocks) if all(c > 0 for c in clocks) else None)
+            out += [p.pool_name, size if speeds is None else [size, *speeds]]
+        return out
 
 
 class ConstantMemoryPools:

@@ -91,8 +91,7 @@ def _aot_options(executor: backend.Executor, pools: Any) -> List[Any]:
     """The options of a program ahead of time, as the compiler takes them."""
     options = [[name, value] for name, value in executor.aot_options().items()]
     if pools is not None:
-        rows = [(p.pool_name, max(p.size_hint_bytes, 0)) for p in pools.pools]
-        options.append(["pools", [x for row in rows for x in row]])
+        options.append(["pools", pools.rows()])
     return options
 
 

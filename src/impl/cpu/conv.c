@@ -443,7 +443,7 @@ static bool before(const Nest *n, int weight, int a, int b)
 /* Reduction loops by how far a step goes in the weight, the farthest first. */
 int conv_sum_order(const Nest *n, const ConvLoops *l, int *index)
 {
-  enum { GROUP = 4 }; /* input channels that lie side by side for each output channel, at most */
+  enum { GROUP = 16 }; /* input channels that lie side by side for each output channel, at most */
   int weight = -1;
   int k = 0;
   for (int a = 0; a < n->naccess; a++)
@@ -496,6 +496,9 @@ void conv_schedule(ImplGroup *g)
   int64_t own = n->loop[1].extent * block / groups;
   int64_t ox = n->loop[l.x].extent;
   int64_t oy = l.y < 0 ? 1 : n->loop[l.y].extent;
+  bool words = target_lanes(g->target, 32) == 1 && n->bits == 32 && !dtype_is_float(g->anchor->type->dtype);
+  bool quads = words && target_has_quads(g->target); /* as many sums as are computed with at a time */
+  if (quads && own > QUAD) own = QUAD;
   int64_t vectors = alter_block_vectors(own < block ? own : block, target_lanes(g->target, n->bits));
   const ConvPlan *plan = g->plan;
   Tile tile = {plan->o, plan->y, plan->x};
@@ -525,9 +528,9 @@ void conv_schedule(ImplGroup *g)
   /* Without vectors, what is made of a channel's weight is used for all positions before the next channel's is made:
    * registers are few.  A row of taps is written out, since neighbouring positions share its data.  (Floats of one lane
    * are loaded as they are.) */
-  bool words = target_lanes(g->target, 32) == 1 && n->bits == 32 && !dtype_is_float(g->anchor->type->dtype);
   int64_t last = n->loop[sum[nsum - 1]].extent;
-  if (words) steps = sum[nsum - 1] >= n->n - l.dims && last <= 4 ? last : last % 2 ? 1 : 2;
+  if (quads) steps = last <= 4 ? last : last % 4 == 0 ? 4 : last % 3 == 0 ? 3 : last % 2 ? 1 : 2;
+  else if (words) steps = sum[nsum - 1] >= n->n - l.dims && last <= 4 ? last : last % 2 ? 1 : 2;
   for (int i = 0; i < nsum; i++) {
     if (i == nsum - 1 && steps > 1) {
       order[k++] = generic_split_by(g, n->loop[sum[i]].rv, steps, &step);

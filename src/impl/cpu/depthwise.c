@@ -438,7 +438,7 @@ static void schedule_spread(ImplGroup *g, BlockRV spread)
 
 /* Without vectors the channels of a block have nothing in common but their place.  One at a time leaves the registers
  * to the sums of a row's neighbours, which share their data and the channel's weights, bias and scale. */
-bool depthwise_one_channel(const Target *t) { return t->device.kind == DEVICE_MICRO; }
+bool depthwise_one_channel(const Target *t) { return t->device.kind == DEVICE_MICRO && !target_has_quads(t); }
 
 static void write_out_columns(ImplGroup *g, BlockRV store, int outer)
 {
@@ -477,14 +477,17 @@ void depthwise_schedule(ImplGroup *g)
   int shared = k;
   if (l.y >= 0) order[k++] = yi;
   bool single = depthwise_one_channel(g->target);
-  if (single) order[k++] = n->loop[l.c].rv;
+  bool quads = target_has_quads(g->target) && !dtype_is_float(g->anchor->type->dtype);
+  LoopRV c = n->loop[l.c].rv;
+  if (single) order[k++] = c;
+  if (quads) order[k++] = generic_split_by(g, c, QUAD, &c);
   order[k++] = generic_split_by(g, n->loop[l.x].rv, plan->x, &xi);
   int outer = k;
   for (int i = l.first; i < n->n - 1; i++) order[k++] = n->loop[i].rv;
   if (inner > WRITTEN) order[k++] = n->loop[n->n - 1].rv;
   order[k++] = xi;
   if (inner <= WRITTEN) order[k++] = n->loop[n->n - 1].rv;
-  if (!single) order[k++] = n->loop[l.c].rv;
+  if (!single) order[k++] = c;
   sched_reorder(g->s, k, order);
   BlockRV store = impl_attach_epilogue(g, conv, order[outer - 1]);
   if (single) write_out_columns(g, store, outer);
@@ -492,7 +495,7 @@ void depthwise_schedule(ImplGroup *g)
   for (int i = n->n - l.dims; i < n->n && inner <= WRITTEN; i++)
     if (!rows || i == n->n - 1) sched_unroll(g->s, n->loop[i].rv);
   sched_unroll(g->s, xi);
-  if (!single) sched_vectorize(g->s, n->loop[l.c].rv);
+  if (!single) sched_vectorize(g->s, c);
   sched_decompose_reduction(g->s, conv, order[outer]);
   if (padded && !in_place) sched_compute_at(g->s, pad, order[shared - 1], spread, -1);
   LoopRV bands = sched_fuse(g->s, shared, order, true);

@@ -5,11 +5,14 @@
  *
  * Data comes in blocks of channels (NCHW16c); the weight (OIHW4i16o4i) has the four input channels of a step side by
  * side for each output channel, so that a vector of it is what one instruction takes beside one word of the data.
- * The loops are those of conv.c, a step for four channels. */
+ * The loops are those of conv.c, a step for four channels.  With Helium a step is of up to sixteen channels
+ * (OIHW1i16o16i): one instruction adds the products of a whole vector to one sum. */
+#include <math.h>
+
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
-enum { WORD = 4 };
+enum { WORD = 4, MOST = 16 };
 
 static bool is_byte(DType t) { return dtype_is_int(t) && t.bits == 8; }
 
@@ -45,10 +48,16 @@ const Expr *int8_eights_dot(Module *m, const Tensor *a, const Expr **at, const T
 
 int64_t int8_block(const Target *t, int64_t channels)
 {
-  int64_t wide = 4 * target_lanes(t, 32);
+  int64_t wide = target_has_quads(t) ? 16 : 4 * target_lanes(t, 32);
   for (int64_t b = wide; b >= WORD; b /= 2)
     if (channels % b == 0) return b;
   return 0;
+}
+
+int int8_word(const Target *t, const Node *call, int64_t of)
+{
+  int group = target_dot_group(t, element(call->arg[0]->type->dtype), element(call->arg[1]->type->dtype), of);
+  return group ? group : WORD;
 }
 
 static const char *blocked(Module *m, int64_t block) { return arena_printf(m->arena, "NCHW%" PRId64 "c", block); }
@@ -86,8 +95,9 @@ static bool alter_conv(Module *m, const Target *t, const Node *call, AlteredCall
   int64_t cb = int8_block(t, known(w->shape[1]));
   int64_t ob = int8_block(t, known(w->shape[0]) / a->groups);
   if (!cb || !ob) return false;
-  int word = cb % INT8_EIGHT == 0 && blocks_pay(t, call) ? INT8_EIGHT : WORD;
-  if (word == WORD && !int8_has_dot(t, call)) return false;
+  bool blocks = cb % INT8_EIGHT == 0 && blocks_pay(t, call);
+  if (!blocks && !int8_has_dot(t, call)) return false;
+  int word = blocks ? INT8_EIGHT : int8_word(t, call, cb);
   Conv2DAttrs *to = attrs_copy(m, &Conv2D_attrs, a);
   to->data_layout = blocked(m, cb);
   to->out_layout = blocked(m, ob);
@@ -117,11 +127,21 @@ static bool static_from(const Type *t, int from)
   return true;
 }
 
+/* OIHW4i16o4i: output channels of a block, then the words of input channels beside each. */
+static bool has_words(const Target *t, const char *layout, const Type *w)
+{
+  static const char *const ends[] = {"o4i", "o8i", "o16i"};
+  int most = target_has_quads(t) ? 3 : 1;
+  for (int i = 0; i < most; i++)
+    if (str_ends(layout, ends[i])) return w->ndim == 7 && known(w->shape[6]) == WORD << i;
+  return false;
+}
+
 static bool conv_fits(const Target *t, const Node *call)
 {
   const Conv2DAttrs *a = call->u.call.attrs;
   return int8_has_dot(t, call) && known(call->type->shape[1]) % a->groups == 0 && conv_block(a->data_layout, 2) &&
-         conv_block(a->out_layout, 2) && str_ends(a->kernel_layout, "o4i") && call->arg[1]->type->ndim == 7 &&
+         conv_block(a->out_layout, 2) && has_words(t, a->kernel_layout, call->arg[1]->type) &&
          static_from(call->type, 1) && static_from(call->arg[1]->type, 0);
 }
 
@@ -158,13 +178,14 @@ void int8_conv_compute(OpCall *c, const Target *t, const void *plan, const Tenso
                      expr_mul(m, tap[d], expr_i32(m, impl_list_at(a->dilation, d, 1))));
   }
   const Expr *q = nn_reduce_axis(&s, "rci", w[4]);
-  const Expr *part[2 * WORD];
-  for (int p = 0; p < WORD; p++) {
-    const Expr *channel = expr_add(m, expr_mul(m, q, expr_i32(m, WORD)), expr_i32(m, p));
+  int word = (int)known(w[6]);
+  const Expr *part[2 * MOST];
+  for (int p = 0; p < word; p++) {
+    const Expr *channel = expr_add(m, expr_mul(m, q, expr_i32(m, word)), expr_i32(m, p));
     part[p] = nn_read(m, data, (const Expr *[]){s.at[0], block, nn_index(&s, at[0]), nn_index(&s, at[1]), channel});
-    part[WORD + p] = nn_read(m, in[1], (const Expr *[]){s.at[1], i, tap[0], tap[1], q, s.at[4], expr_i32(m, p)});
+    part[word + p] = nn_read(m, in[1], (const Expr *[]){s.at[1], i, tap[0], tap[1], q, s.at[4], expr_i32(m, p)});
   }
-  *out = nn_sum(&s, "conv2d_NCHWc_int8", "conv2d_NCHWc_int8", expr_call(m, DT_NONE, IN_DOT, 2 * WORD, part), DT_I32);
+  *out = nn_sum(&s, "conv2d_NCHWc_int8", "conv2d_NCHWc_int8", expr_call(m, DT_NONE, IN_DOT, 2 * word, part), DT_I32);
 }
 
 /* ---- plans --------------------------------------------------------------------------------------------- */
@@ -194,6 +215,11 @@ static double conv_seconds(const Target *t, const Node *call, const ConvPlan *p)
   int64_t vectors = alter_block_vectors(p->out_block, target_lanes(t, 32));
   double share = tile_speed(t, vectors, known_size(y, 2), known_size(y, 3), (Tile){p->o, p->y, p->x});
   double steps = (double)(known_size(w, 1) * known_size(w, 2) * known_size(w, 3) * known_size(w, 4));
+  if (target_has_quads(t)) { /* a load for each channel and each position, a product for each of both, a loop */
+    double tile = steps * (double)(QUAD + p->x + QUAD * p->x + 3) + 16 * (double)p->x + 12;
+    double row = ceil((double)known_size(y, 3) / (double)p->x);
+    return tile * row * impl_likely_elements(y) / (double)known_size(y, 3) / QUAD / (1e9 * t->core.ghz);
+  }
   double flops = 2 * WORD * steps * impl_likely_elements(y);
   int threads = cost_threads(t, flops / WORD, 0);
   double seconds = conv_tile_seconds(t, 32, flops / WORD, steps, share > 0 ? share : 0.1);
@@ -216,8 +242,10 @@ void int8_conv_plans(const ImplCall *call, PlanList *list)
   int64_t row = known_size(x, 1) * known_size(x, 3) * known_size(x, 4) * impl_list_at(a->strides, 0, 1);
   ConvPlan p = {.data_block = known_size(x, 4), .out_block = known_size(y, 4)};
   int64_t vectors = alter_block_vectors(p.out_block, target_lanes(t, 32));
-  Tile tile[TILE_LIST];
-  int tiles = tile_list(t, 32, vectors, known_size(y, 1) / a->groups, rows, known_size(y, 3), TILE_LIST, tile);
+  Tile tile[TILE_LIST] = {{1, 1, 1}, {1, 1, 2}};
+  int tiles = target_has_quads(t)
+                  ? 2
+                  : tile_list(t, 32, vectors, known_size(y, 1) / a->groups, rows, known_size(y, 3), TILE_LIST, tile);
   for (int i = 0; i < tiles; i++) {
     p.o = tile[i].o, p.y = tile[i].y, p.x = tile[i].x;
     p.band = rows;

@@ -68,9 +68,24 @@ static double micro_seconds(const Target *t, const Node *call, const DepthwisePl
   return tiles * tile / (1e9 * t->core.ghz);
 }
 
+/* The same where a tile is columns of four channels: a load for each, an instruction for a product and one for its
+ * sum. */
+static double quads_seconds(const Target *t, const Node *call, const DepthwisePlan *p)
+{
+  const Type *w = call->arg[1]->type;
+  double taps = (double)(known_size(w, 2) * known_size(w, 3));
+  double x = (double)p->x;
+  double spills = p->x > 4 ? 2 * taps * (double)(p->x - 4) : 0;
+  double tile = taps * (1 + 3 * x) + spills + 4 * (double)known_size(w, 2) + 10 * x + 12;
+  double tiles = ceil((double)known_size(call->type, 3) / x) * impl_likely_elements(call->type) /
+                 (double)known_size(call->type, 3) / QUAD;
+  return tiles * tile / (1e9 * t->core.ghz);
+}
+
 /* Bytes: vectors of products in 16 bits, and of sums in 32; wider ones are multiplied in 32. */
 static double seconds_of(const Target *t, const Node *call, const DepthwisePlan *p)
 {
+  if (target_has_quads(t)) return quads_seconds(t, call, p);
   if (depthwise_one_channel(t)) return micro_seconds(t, call, p);
   const Type *w = call->arg[1]->type;
   double taps = (double)(known_size(w, 2) * known_size(w, 3));
@@ -97,7 +112,7 @@ void int8_depthwise_plans(const ImplCall *call, PlanList *list)
   DepthwisePlan p = {.block = known_size(y, 4), .band = 1};
   int64_t most = 3 * t->vector_registers / 4 / alter_block_vectors(p.block, target_lanes(t, 32));
   if (most < 1) most = 1;
-  if (depthwise_one_channel(t)) most = t->vector_registers / 2;
+  if (t->device.kind == DEVICE_MICRO) most = t->vector_registers / 2;
   enum { MICRO_BYTES = 256 }; /* on a microcontroller few rows, since what they take is RAM */
   int64_t room = t->device.kind == DEVICE_MICRO ? MICRO_BYTES : cost_l2(t) / 16;
   for (int64_t r = 1; r <= rows; r++)

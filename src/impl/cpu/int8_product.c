@@ -12,7 +12,7 @@
 #include "impl/internal.h"
 #include "op/nn_kit.h"
 
-enum { WORD = 4 };
+enum { WORD = 4, MOST = 16 };
 
 #define INT8_PLAN(A, S)                                                \
   A(S, INT, width, NULL, "columns of a register tile, and of a panel") \
@@ -36,6 +36,7 @@ static int64_t panel_width(Ctx *ctx, const Target *t, const Node *call)
       known(w->shape[1]) % WORD || !alter_is_constant(ctx, call->arg[1]))
     return 0;
   int64_t width = int8_block(t, known(w->shape[0]));
+  if (target_has_quads(t)) return known(w->shape[0]) % QUAD ? 0 : QUAD;
   /* One row's sums are few: on a microcontroller twice as many share what is made of a word of data. */
   if (t->device.kind == DEVICE_MICRO && known(w->shape[0]) % (2 * WORD) == 0) width = 2 * WORD;
   return width < target_lanes(t, 32) ? 0 : width;
@@ -49,7 +50,8 @@ bool int8_alter_dense(Module *m, const Target *t, const Node *call, AlteredCall 
   if (!width) return false;
   DensePackAttrs *to = attrs_new(m, &DensePack_attrs);
   to->units = known(w->shape[0]);
-  to->weight_layout = arena_printf(m->arena, "NC%" PRId64 "n%dc", width, blocks_pay(t, call) ? INT8_EIGHT : WORD);
+  int word = blocks_pay(t, call) ? INT8_EIGHT : int8_word(t, call, known(w->shape[1]));
+  to->weight_layout = arena_printf(m->arena, "NC%" PRId64 "n%dc", width, word);
   to->out_dtype = DT_I32;
   *out = (AlteredCall){.op = opdef_get(m->ctx, "nn.contrib_dense_pack"), .attrs = to, .nargs = 2};
   out->arg[0] = call->arg[0];
@@ -72,15 +74,16 @@ void int8_dense_compute(OpCall *c, const Target *t, const void *plan, const Tens
   const Expr *const *w = in[1]->buffer->shape; /* n / b, k / 4, b, 4 */
   Stage s = nn_stage(m, 2, c->out->shape, "y x");
   const Expr *k = nn_reduce_axis(&s, "k", w[1]);
-  const Expr *part[2 * WORD];
-  for (int p = 0; p < WORD; p++) {
-    const Expr *at = expr_add(m, expr_mul(m, k, expr_i32(m, WORD)), expr_i32(m, p));
+  int word = (int)known(w[3]);
+  const Expr *part[2 * MOST];
+  for (int p = 0; p < word; p++) {
+    const Expr *at = expr_add(m, expr_mul(m, k, expr_i32(m, word)), expr_i32(m, p));
     part[p] = nn_read(m, in[0], (const Expr *[]){s.at[0], at});
-    part[WORD + p] =
+    part[word + p] =
         nn_read(m, in[1],
                 (const Expr *[]){expr_floordiv(m, s.at[1], w[2]), k, expr_floormod(m, s.at[1], w[2]), expr_i32(m, p)});
   }
-  *out = nn_sum(&s, "dense_int8", "dense_int8", expr_call(m, DT_NONE, IN_DOT, 2 * WORD, part), DT_I32);
+  *out = nn_sum(&s, "dense_int8", "dense_int8", expr_call(m, DT_NONE, IN_DOT, 2 * word, part), DT_I32);
 }
 
 /* (b, n, k) by (b, m, k) or (b, k, m), any of which may be open: both operands are packed in the kernel, zeros behind
@@ -290,7 +293,9 @@ void int8_product_schedule(ImplGroup *g)
   epilogue_write_out(g, impl_attach_epilogue(g, sum, order[outer - 1]), outer, false);
   sched_unroll(g->s, ki);
   sched_unroll(g->s, ri);
-  sched_vectorize(g->s, ci);
+  /* Helium's sums are scalars. */
+  if (target_has_quads(g->target)) sched_unroll(g->s, ci);
+  else sched_vectorize(g->s, ci);
   sched_decompose_reduction(g->s, sum, order[outer]);
   int threads = cost_threads(g->target, impl_flops(g->anchor) / WORD, 0);
   bool whole = rows && rows % p->rows == 0 && !turns;
@@ -364,6 +369,7 @@ static double product_seconds(const Target *t, const Node *call, const Int8Plan 
   double panels = (double)((n + p->width - 1) / p->width);
   double share = tile_speed(t, vectors, 1, rows, (Tile){1, 1, p->rows});
   double words = (double)((k + WORD - 1) / WORD);
+  if (target_has_quads(t) && p->rows > 1) return 1; /* a row's sums are as many as there are registers for */
   double flops = 2 * batch * (double)rows * panels * (double)p->width * words;
   double copied = packs ? 2 * batch * panels * (double)p->width * words * WORD / cost_bandwidth(t) : 0;
   double weights = packs ? 0 : panels * (double)p->width * words * WORD / cost_stream(t);
@@ -442,7 +448,9 @@ void int8_blocks_plans(const ImplCall *call, PlanList *list)
 
 void int8_dense_plans(const ImplCall *call, PlanList *list)
 {
-  if (int8_has_dot(call->target, call->call) && dense_fits(call->call, "n4c"))
+  bool words = dense_fits(call->call, "n4c");
+  if (target_has_quads(call->target)) words |= dense_fits(call->call, "n8c") || dense_fits(call->call, "n16c");
+  if (int8_has_dot(call->target, call->call) && words)
     add_tiles(list, call, known_size(call->call->arg[1]->type, 2), false);
 }
 
