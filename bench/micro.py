@@ -428,9 +428,9 @@ int check(void)
 
 def with_less_ram(work, name, path, board, limit):
     """The same network kept to so many bytes of RAM; None: it is refused."""
-    limits = ["--ram-limit", str(limit), "--io", "workspace"]
-    done = subprocess.run([LATHE, "inspect", path, "--target", cpu_of(work / f"lathe_{name}"), *limits, "--json"], capture_output=True)
-    return None if done.returncode else run_lathe(work, name, path, board, limits)[1]
+    limits = ["--ram-limit", str(limit)]
+    try_it = [LATHE, "micro", "new", path, "-o", work / f"less_{name}", "--board", board, *limits]
+    return None if subprocess.run(try_it, capture_output=True).returncode else run_lathe(work, name, path, board, limits)[1]
 
 
 def cpu_of(project):
@@ -443,8 +443,7 @@ def run_lathe(work, name, path, board, shapes=()):
     sh(LATHE, "micro", "new", path, "-o", project, "--board", board, *shapes)
     said = json.loads(sh(LATHE, "micro", "run", project, "--json"))
     sizes = json.loads(sh(LATHE, "micro", "size", project, "--json"))
-    inside = [] if "--io" in shapes else ["--io", "workspace"]
-    cost = json.loads(sh(LATHE, "inspect", path, "--target", cpu_of(project), *inside, "--json", *shapes))
+    cost = json.loads(sh(LATHE, "inspect", path, "--target", cpu_of(project), "--io", "workspace", "--json", *shapes))
     entry = cost["entries"][0]
     io = sum(p["bytes"] for p in entry["inputs"] + entry["outputs"])
     workspace = sum(p["bytes"] for p in cost["pools"])

@@ -241,7 +241,7 @@ const Command cli_commands[] = {
      " it with the Arm or RISC-V GNU tools.  run: runs it in QEMU, compares the outputs (integers bit for bit) and"
      " shows the instructions of each layer.  size: bytes of the model's code, constants and stack.  boards: what"
      " QEMU has.",
-     "9M0tsiODrcxj", NULL,
+     "9M0tsiODHrcxj", NULL,
      "lathe micro new net.tflite -o net_m4 --board mps2-an386\n"
      "lathe micro run net_m4\n"
      "lathe micro size net_m4 --json\n"

@@ -102,6 +102,8 @@ def test_bad_use(net, tmp_path):  # noqa: F811
     assert "is no bare-metal project" in refused(LATHE, "micro", "build", tmp_path)
     assert "no board 'uno'" in refused(LATHE, "micro", "new", net[0], "-o", tmp_path / "p", "--board", "uno")
     assert "no layout 'keil'" in refused(LATHE, "micro", "new", net[0], "-o", tmp_path / "p", "--layout", "keil")
+    said = refused(LATHE, "micro", "new", net[0], "-o", tmp_path / "p", "--ram-limit", "4k")
+    assert "more than the limit of 4096" in said and not (tmp_path / "p").exists()
     sh(LATHE, "micro", "new", net[0], "-o", tmp_path / "q")
     done = subprocess.run([str(LATHE), "micro", "run", str(tmp_path / "q")], text=True, capture_output=True, env={"PATH": ""})
     assert done.returncode == 1 and "apt install" in done.stderr
