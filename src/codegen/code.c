@@ -141,14 +141,23 @@ static const char *micro_tools(const Target *t)
   return str_starts(t->triple, "riscv32") ? "riscv64-unknown-elf" : "arm-none-eabi";
 }
 
-/* What the cross tools for the target begin with: its triple without a vendor that is not known. */
+/* What the cross tools for the target begin with: its triple where there is a compiler of that name, else as Debian
+ * calls them, with the plain name of the architecture and without a vendor that says nothing. */
 static const char *cross_tools(Arena *arena, const Target *t)
 {
   if (t->device.kind == DEVICE_MICRO) return micro_tools(t);
-  const char *vendor = strstr(t->triple, "-unknown-");
-  if (!vendor) return t->triple;
-  const char *arch = t->arch == ARCH_ARM ? "arm" : arena_printf(arena, "%.*s", (int)(vendor - t->triple), t->triple);
-  return arena_printf(arena, "%s%s", arch, vendor + strlen("-unknown"));
+  if (process_exists(arena, arena_printf(arena, "%s-gcc", t->triple))) return t->triple;
+  static const char *const vendors[] = {"-unknown-", "-pc-", "-none-"};
+  const char *system = strchr(t->triple, '-');
+  if (!system) return t->triple;
+  const char *arch =
+      t->arch == ARCH_OTHER ? arena_strndup(arena, t->triple, (size_t)(system - t->triple)) : target_arch_name(t->arch);
+  for (size_t i = 0; i < sizeof vendors / sizeof *vendors; i++)
+    if (str_starts(system, vendors[i])) {
+      system += strlen(vendors[i]) - 1;
+      break;
+    }
+  return arena_printf(arena, "%s%s", arch, system);
 }
 
 /* The compiler for the target: cc here (and for the host side of a GPU's code), the
@@ -225,7 +234,7 @@ void code_archive(Ctx *ctx, const Target *t, const char *object, const char *arc
   const char *ar = t->device.kind == DEVICE_MICRO  ? arena_printf(a, "%s-ar", micro_tools(t))
                    : code_uses_clang(t)            ? code_llvm_archiver(a)
                    : t->arch == target_host_arch() ? "ar"
-                                                   : arena_printf(a, "%s-ar", t->triple);
+                                                   : arena_printf(a, "%s-ar", cross_tools(a, t));
   const char *said = "";
   unlink(archive); /* ar would add to what is there */
   int status = process_run(a, (const char *const[]){ar, "rcsD", archive, object, NULL}, &said);

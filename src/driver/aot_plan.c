@@ -91,8 +91,10 @@ const Target *aot_target(Ctx *ctx, const Target *t)
 {
   if (!t) return target_parse(ctx, "c");
   if (!target_is_cpu(t))
-    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "a program ahead of time is C for a CPU or a microcontroller, not for '%s'",
-          t->text);
+    raise(ctx, ERR_UNSUPPORTED, NOWHERE, "a program ahead of time is C for a CPU or a microcontroller, not for '%s'%s",
+          t->text,
+          strcmp(t->kind->name, "hexagon") ? ""
+                                           : "; objects for Hexagon are made by 'llvm -mtriple=hexagon-unknown-elf'");
   if (t->codegen == CODEGEN_C) return t;
   return target_parse(ctx, arena_printf(scratch(ctx), "c%s", t->text + strcspn(t->text, " ")));
 }

@@ -129,6 +129,46 @@ def test_objects_for_systems_elsewhere(triple, tmp_path):
     assert "net_run(" in (tmp_path / "net.h").read_text()
 
 
+# As people write triples, and the package of Debian's that has the tools.
+PACKAGES = {
+    "armv7-linux-gnueabihf": "gcc-arm-linux-gnueabihf",
+    "armv7a-unknown-linux-gnueabihf": "gcc-arm-linux-gnueabihf",
+    "riscv64-unknown-linux-gnu": "gcc-riscv64-linux-gnu",
+    "powerpc64le-none-linux-gnu": "gcc-powerpc64le-linux-gnu",
+}
+
+
+def refused(*args, **options):
+    done = subprocess.run([str(a) for a in (LATHE, "compile", DIGITS, *SHAPE, *args)], capture_output=True, text=True,
+                          **options)  # fmt: skip
+    assert done.returncode in (1, 2), done
+    return done.stderr
+
+
+@pytest.mark.parametrize("triple", PACKAGES)
+def test_missing_tools_are_named(triple, tmp_path):
+    bare = {**os.environ, "PATH": str(tmp_path)}
+    said = refused("-f", "o", "--target", f"llvm -mtriple={triple}", "-o", tmp_path / "net.o", env=bare)
+    assert f"(Debian: apt install {PACKAGES[triple]})" in said
+
+
+@pytest.mark.parametrize("triple", ["armv7-linux-gnueabihf", "armv7a-unknown-linux-gnueabihf"])
+def test_tools_are_found_by_the_plain_name(triple, tmp_path):
+    tools("armv7")
+    for ending in ("o", "a", "so"):
+        form = ["-f", ending] if ending != "so" else []
+        sh(LATHE, "compile", DIGITS, *SHAPE, "--target", f"c -mtriple={triple}", *form, "-o", tmp_path / f"net.{ending}")
+    assert (tmp_path / "net.so").read_bytes()[18] == (tmp_path / "net.o").read_bytes()[18] == 40  # EM_ARM
+
+
+def test_wrong_use_gets_a_sentence(tmp_path):
+    for target in ("cortex-m4", "riscv32"):
+        said = refused("--target", target, "-o", tmp_path / "net.so")
+        assert "is a shared library, which nothing on target" in said
+    said = refused("-f", "o", "--target", "hexagon", "-o", tmp_path / "net.o")
+    assert "objects for Hexagon are made by 'llvm -mtriple=hexagon-unknown-elf'" in said
+
+
 @pytest.mark.parametrize("triple", ["arm64-apple-macos", "hexagon-unknown-elf"])
 def test_the_runtime_is_for_elf(triple, tmp_path):
     command = [LATHE, "compile", DIGITS, *SHAPE, "--target", f"llvm -mtriple={triple}", "-o", tmp_path / "net.so"]
