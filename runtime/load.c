@@ -98,7 +98,7 @@ static char *fresh_name(const char *path)
     p += 2 + (count & 1);
     count >>= 1;
   } while (count);
-  strcpy(p, path + folder);
+  memcpy(p, path + folder, strlen(path + folder) + 1);
   return name;
 }
 

@@ -146,8 +146,8 @@ static const char *string(Reader *r)
   int32_t n = count(r, 1, "letters");
   char *s = array(r, n + 1, 1);
   if (!s || !ok(r)) return "";
-  if (n && memchr(r->p, 0, (size_t)n)) bad(r, "a name with a zero in it");
   memcpy(s, r->p, (size_t)n);
+  if (strlen(s) != (size_t)n) bad(r, "a name with a zero in it");
   r->p += n;
   return s;
 }

@@ -312,7 +312,7 @@ LatheRtCode lathe_rt_module_kind_add(const char *kind, LatheRtModuleLoad load, v
   if (!k && load && !(k = find_kind(kind, true)))
     code = rt_fail(err, LATHE_RT_UNSUPPORTED, "module_kind_add: '%s' would be one more than %d kinds", kind, MAX_KINDS);
   if (code == LATHE_RT_OK && k) {
-    strcpy(k->name, kind);
+    memcpy(k->name, kind, strlen(kind) + 1);
     k->load = load;
     k->user = user;
   }

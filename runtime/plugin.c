@@ -61,14 +61,22 @@ LatheRtCode lathe_rt_plugin_load(const char *path, LatheRtError *err)
   return path ? open_plugin(path, NULL, err) : rt_null(err, "plugin_load");
 }
 
+/* May a file be called so?  A letter, a digit, _ or -. */
+static bool is_plain(char c)
+{
+  char small = (char)(c | 32);
+  return (small >= 'a' && small <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+}
+
 /* The first folder of the list that has it. */
 static LatheRtCode find_plugin_in(const char *folders, const char *kind, bool *found, LatheRtError *err)
 {
   char path[PLUGIN_PATH_BYTES];
+  struct stat st;
   for (size_t n; *folders && !*found; folders += n + (folders[n] == ':')) {
     n = strcspn(folders, ":");
     int want = snprintf(path, sizeof path, "%.*s/lathe_plugin_%s.so", (int)n, folders, kind);
-    *found = n && want < PLUGIN_PATH_BYTES && access(path, F_OK) == 0;
+    *found = n && want < PLUGIN_PATH_BYTES && stat(path, &st) == 0;
   }
   return *found ? open_plugin(path, kind, err) : LATHE_RT_OK;
 }
@@ -79,7 +87,8 @@ LatheRtCode rt_plugin_find(const char *kind, LatheRtError *err)
   const char *folders = getenv("LATHE_PLUGIN_PATH");
   char own[PLUGIN_PATH_BYTES];
   Dl_info here;
-  if (kind[strspn(kind, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")]) return LATHE_RT_OK;
+  for (const char *p = kind; *p; p++)
+    if (!is_plain(*p)) return LATHE_RT_OK;
   if (folders) RT_TRY(find_plugin_in(folders, kind, &found, err));
   const char *slash = dladdr((void *)(uintptr_t)rt_plugin_find, &here) ? strrchr(here.dli_fname, '/') : NULL;
   if (found || !slash || *here.dli_fname != '/') return LATHE_RT_OK;

@@ -281,7 +281,7 @@ static void read_setting(void)
   if (text && *text) {
     char *end;
     errno = 0;
-    long n = strtol(text, &end, 10);
+    long long n = strtoll(text, &end, 10);
     if (errno || *end || n < 1 || n > RT_MAX_THREADS) {
       snprintf(pool.setting, sizeof pool.setting, "%s", text);
       atomic_store(&pool.bad_setting, 1);
