@@ -390,6 +390,12 @@ def test_compile(compiled):
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
 
+def test_compile_with_tensors_made_in_the_function(compiled):
+    f = lambda x: (x - torch.as_tensor([0.5, 1.0, 2.0])) / torch.tensor(4.0)  # noqa: E731
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(compiled(f)(x), f(x))
+
+
 def test_compile_again_only_for_sizes_that_matter(compiled):
     model = nn.Linear(4, 3).eval()
     f = compiled(model)

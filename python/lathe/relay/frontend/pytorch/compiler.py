@@ -210,8 +210,13 @@ class _Part:
         return Function(variables, TupleExpr(outs)) if outs else None
 
     def _attribute(self, name: str) -> Any:
+        from torch._subclasses.fake_tensor import unset_fake_temporarily
+
         found = getattr(self.gm, name)
-        return found if hasattr(found, "graph") else exported.tensor_const(found)
+        if hasattr(found, "graph"):
+            return found
+        with unset_fake_temporarily():  # (while a graph is compiled, PyTorch lets no tensor that has values be touched)
+            return exported.tensor_const(found)
 
     def _build(self, args: Sequence[Any]) -> None:
         weights = [a if f else None for a, f in zip(args, self.fixed)]
