@@ -4,10 +4,10 @@
     bench/inductor.py [--match REGEX] [--threads 1,2] [--rounds 5] [--side 224] [--most 200] [--cpu]
 
 Every classification network, batch 1, random weights, under torch.no_grad().  Each is compiled by both, the results are
-compared with each other and with PyTorch without a compiler, then both run in turns, round after round, in one process.
-A figure is the median over the rounds of a run's wall time (with --cpu its processor time); the ratio is inductor's
-divided by Lathe's, so that more than 1 is faster than inductor.  The last lines have the geometric mean for each number of
-threads.  --most leaves out networks of more than so many million parameters.  Inductor needs a C++ compiler."""
+compared with PyTorch's without a compiler, then both run in turns, round after round, in one process.  A figure is the
+median over the rounds of a run's wall time (with --cpu its processor time); the ratio is inductor's divided by Lathe's,
+so that more than 1 is faster than inductor.  The last lines have the geometric mean for each number of threads.  --most
+leaves out networks of more than so many million parameters.  Inductor needs a C++ compiler."""
 
 import argparse
 import math

@@ -391,7 +391,7 @@ def test_compile(compiled):
 
 
 def test_compile_with_tensors_made_in_the_function(compiled):
-    f = lambda x: (x - torch.as_tensor([0.5, 1.0, 2.0])) / torch.tensor(4.0)  # noqa: E731
+    f = lambda x: (x - torch.as_tensor([0.5, 1.0, 2.0])) / torch.tensor(4.0) + torch.arange(0.5, 2.0, 0.5)  # noqa: E731
     x = torch.randn(4, 3)
     torch.testing.assert_close(compiled(f)(x), f(x))
 

@@ -173,6 +173,8 @@ class _Part:
 
     def _convert(self, weights: Sequence[Any]) -> Any:
         """The function over the inputs that are not weights; without weights every input is a variable."""
+        from torch._subclasses.fake_tensor import unset_fake_temporarily
+
         g = graph.Graph()
         dims = exported.Dims()
         given, variables, self.inputs = [], [], []
@@ -195,7 +197,8 @@ class _Part:
             given.append(made)
             variables.append(made)
         try:
-            values = g.run(self.gm.graph, given, self._attribute)
+            with unset_fake_temporarily():  # (while PyTorch compiles, all tensors are fakes without values)
+                values = g.run(self.gm.graph, given, self._attribute)
         except error.LatheError as e:
             raise _Left(g.node.name, f"{table.name_of(g.node.target)} ({e.message})") from None
         outs, self.outputs = [], []
@@ -210,13 +213,8 @@ class _Part:
         return Function(variables, TupleExpr(outs)) if outs else None
 
     def _attribute(self, name: str) -> Any:
-        from torch._subclasses.fake_tensor import unset_fake_temporarily
-
         found = getattr(self.gm, name)
-        if hasattr(found, "graph"):
-            return found
-        with unset_fake_temporarily():  # (while a graph is compiled, PyTorch lets no tensor that has values be touched)
-            return exported.tensor_const(found)
+        return found if hasattr(found, "graph") else exported.tensor_const(found)
 
     def _build(self, args: Sequence[Any]) -> None:
         weights = [a if f else None for a, f in zip(args, self.fixed)]
