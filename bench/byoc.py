@@ -7,7 +7,8 @@ Each network is given to each library as far as its patterns go.  Printed are th
 there, their part of all operations of such, the largest difference of the results over the largest value, and the
 processor time of a run over that of the network without the library (runs in turns, the least of several rounds
 counts).  --count stops behind the operations: nothing is compiled.  --choose also lets Lathe choose by measured cost,
-and prints the same of that.  --small takes small images and few layers."""
+prints the same of that, and at the end the largest of those times: a choice that costs more than 5 % beside no library is
+a failure (exit status 1).  --small takes small images and few layers."""
 
 import argparse
 import pathlib
@@ -27,6 +28,7 @@ from lathe.relay.op.contrib import partition_for  # noqa: E402
 
 TARGET = "llvm -mcpu=native"
 ROUNDS = 7
+MOST = 1.05  # time of a model with what was chosen over that of one without a library
 
 
 def network(name, small):
@@ -74,6 +76,7 @@ def main():
     args = parser.parse_args()
     titles = f"{'network':14} {'library':18} {'kernels':>9} {'operations':>10}"
     print(titles if args.count else titles + f" {'difference':>10} {'time':>6}")
+    chosen = {}
     with lathe.transform.PassContext(opt_level=3):
         for name in args.networks.split(","):
             mod, x = network(name, args.small)
@@ -89,9 +92,17 @@ def main():
                     if not args.count:
                         run, got = runner(part, x)
                         ours, theirs = seconds([plain, run])
-                        row += f" {np.abs(got - want).max() / np.abs(want).max():10.1e} {theirs / max(ours, 1e-9):6.2f}"
+                        ratio = theirs / max(ours, 1e-9)
+                        row += f" {np.abs(got - want).max() / np.abs(want).max():10.1e} {ratio:6.2f}"
+                        if way != compiler:
+                            chosen[f"{name} with {compiler}"] = ratio
                     print(row, flush=True)
+    if not chosen:
+        return 0
+    worst = max(chosen, key=lambda k: chosen[k])
+    print(f"chosen by Lathe: at most {chosen[worst]:.2f} of the time without a library ({worst}); {MOST} is the limit")
+    return int(chosen[worst] > MOST)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,8 +2,8 @@
 
 In: python/lathe and the build folder ($LATHE_BUILD, or build/).
 Out: lathe-VERSION-py3-none-PLATFORM.whl.  In it, under lathe/: lib/ and include/ (the libraries, the runtime also
-to link in, the headers) and bin/lathe, the program, which the command `lathe` starts.  Nothing is compiled here and
-nothing is downloaded: the standard library writes the archive.
+to link in, the plugins that are linked to no other library, the headers) and bin/lathe, the program, which the command
+`lathe` starts.  Nothing is compiled here and nothing is downloaded: the standard library writes the archive.
 
 The platform is read from the files: manylinux_2_N is the oldest glibc that has every symbol version they ask for.
 A file that needs another library, or looks for one in a folder of this machine, is refused."""
@@ -19,7 +19,9 @@ import elf
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 #: From the build folder: where each goes in the package.
-BUILT = {"liblathe.so.0": "lib", "liblathe_rt.so.2": "lib", "lib/liblathe_rt.a": "lib", "lathe": "bin"}
+BUILT = {"liblathe.so.0": "lib", "liblathe_rt.so.2": "lib", "lib/liblathe_rt.a": "lib", "lathe": "bin",
+         "lathe-plugins/lathe_plugin_npu.so": "lib/lathe-plugins",
+         "lathe-plugins/lathe_plugin_onnxruntime.so": "lib/lathe-plugins"}  # fmt: skip
 #: What every Linux with glibc has (PEP 600).
 SYSTEM = re.compile(r"(libc|libm|libpthread|libdl|librt|libgcc_s|ld-linux-[\w-]+)\.so\.\d+")
 #: The command: found and started without importing the package.

@@ -222,8 +222,10 @@ def expected(tmp_path_factory):
 @plain_build
 def test_the_tag_is_what_the_files_need(wheel, tmp_path):
     shutil.unpack_archive(wheel, tmp_path, "zip")
-    files = [tmp_path / "lathe/bin/lathe", *tmp_path.glob("lathe/lib/*.so.*")]
-    assert len(files) == 3
+    plugins = sorted(tmp_path.glob("lathe/lib/lathe-plugins/*.so"))
+    assert [p.name for p in plugins] == ["lathe_plugin_npu.so", "lathe_plugin_onnxruntime.so"]
+    files = [tmp_path / "lathe/bin/lathe", *tmp_path.glob("lathe/lib/*.so.*"), *plugins]
+    assert len(files) == 5
     versions = {(2, 17)}
     for path in files:
         versions |= {(int(a), int(b)) for a, b in re.findall(r"Name: GLIBC_(\d+)\.(\d+)", sh("readelf", "-V", path))}
