@@ -127,7 +127,10 @@ static void make_buffer(Call *c)
   const Buffer *b = buffer_new(m, name, api_arg_dtype(c, 2), ndim, shape, nstrides ? strides : NULL,
                                api_arg_expr(c, m, 5), api_arg_str(c, 6), api_arg_int32(c, 7, 0, 1 << 20),
                                api_arg_int32(c, 8, 0, 1 << 20), api_arg_var(c, m, 9));
-  *c->out = api_val_buffer(c, m, b);
+  int separators = api_arg_int32(c, 10, 0, INT32_MAX);
+  if (separators >> ndim > 1)
+    raise(c->ctx, ERR_SHAPE, NOWHERE, "buffer '%s' has an axis separator behind its %d dimensions", name, ndim);
+  *c->out = api_val_buffer(c, m, buffer_with_separators(m, b, (uint32_t)separators));
 }
 
 /* Operators on literals give literals, so that shapes computed from shapes are
@@ -344,7 +347,7 @@ const ApiFunction api_expr_functions[] = {
   {"buffer",
    "world: world, name: str, dtype: str, shape: list[expr], strides: list[expr]?, elem_offset: expr?, scope: str?, "
    "align: int?, "
-   "offset_factor: int?, data: var? -> buffer",
+   "offset_factor: int?, data: var?, separators: int? -> buffer",
    "memory that loads and stores refer to", make_buffer},
   {"binary", "world: world, op: str, a: expr, b: expr, as_written: bool? -> expr",
    "a op b, in their common dtype; on literals the value, unless it is wanted as written", make_binary},

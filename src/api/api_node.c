@@ -120,7 +120,7 @@ static void buffer_fields(Call *c)
 {
   Handle *h = api_arg_handle(c, 0);
   const Buffer *b = h->p;
-  LatheValue *v = api_val_list(c, 9, c->out);
+  LatheValue *v = api_val_list(c, 10, c->out);
   v[0] = api_val_str(c, b->name);
   v[1] = api_val_dtype(c, b->dtype);
   v[2] = api_val_exprs(c, h->m, b->ndim, b->shape);
@@ -130,6 +130,7 @@ static void buffer_fields(Call *c)
   v[6] = api_val_int(b->align);
   v[7] = api_val_int(b->offset_factor);
   v[8] = api_val_var(c, h->m, b->data);
+  v[9] = api_val_int(b->separators);
 }
 
 static void reducer_fields(Call *c)
@@ -217,7 +218,7 @@ const ApiFunction api_node_functions[] = {
   {"free_vars", "e: expression -> list[var]", "free variables in order of first use", free_vars},
   {"itervar_fields", "axis: itervar -> list[any]", "var, min, extent, kind, thread tag", itervar_fields},
   {"buffer_fields", "buffer: buffer -> list[any]",
-   "name, dtype, shape, strides, elem_offset, scope, align, offset_factor, data", buffer_fields},
+   "name, dtype, shape, strides, elem_offset, scope, align, offset_factor, data, bits of separators", buffer_fields},
   {"reducer_fields", "reducer: reducer -> list[any]", "name, lhs, rhs, result, identity", reducer_fields},
   {"dtype_fields", "dtype: str -> list[any]", "name, code, bits, lanes", dtype_fields},
   {"dtype_limits", "dtype: str -> list[any]", "smallest and largest finite value", dtype_limits},

@@ -70,7 +70,6 @@ static SchedArg index_map(Call *c, Module *m, const LatheValue *v)
   const LatheValue *out = &v->u.list[2];
   IndexMap *map = arena_new_of(m->arena, IndexMap);
   map->nin = (int)in->n;
-  map->nout = (int)out->n;
   map->in = arena_array(m->arena, const Var *, in->n + 1);
   map->out = arena_array(m->arena, const Expr *, out->n + 1);
   for (int i = 0; i < map->nin; i++) {
@@ -78,9 +77,14 @@ static SchedArg index_map(Call *c, Module *m, const LatheValue *v)
       raise(c->ctx, ERR_TYPE, NOWHERE, "%s: an index map starts from variables", api_arg_str(c, 1));
     map->in[i] = api_value_var(c, m, &in->u.list[i]);
   }
-  for (int i = 0; i < map->nout; i++) {
-    api_check_value(c, &out->u.list[i], "expr", "a result of an index map");
-    map->out[i] = api_value_expr(c, m, &out->u.list[i]);
+  for (int64_t i = 0; i < out->n; i++) {
+    const LatheValue *e = &out->u.list[i];
+    if (e->tag == LATHE_STR && !strcmp(api_value_text(c, e), "axis_separator")) {
+      map->separators |= (uint32_t)1 << (map->nout & 31);
+      continue;
+    }
+    api_check_value(c, e, "expr", "a result of an index map");
+    map->out[map->nout++] = api_value_expr(c, m, e);
   }
   return (SchedArg){.kind = SA_MAP, .u.p = map};
 }

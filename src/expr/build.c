@@ -158,8 +158,19 @@ const Buffer *buffer_new(Module *m, const char *name, DType t, int ndim, const E
 
 const Buffer *buffer_with_scope(Module *m, const Buffer *b, const char *scope)
 {
-  return buffer_new(m, b->name, b->dtype, b->ndim, b->shape, b->strides, b->elem_offset, scope, b->align,
-                    b->offset_factor, NULL);
+  const Buffer *to = buffer_new(m, b->name, b->dtype, b->ndim, b->shape, b->strides, b->elem_offset, scope, b->align,
+                                b->offset_factor, NULL);
+  return buffer_with_separators(m, to, b->separators);
+}
+
+const Buffer *buffer_with_separators(Module *m, const Buffer *b, uint32_t separators)
+{
+  if (separators == b->separators) return b;
+  Buffer *to = arena_new_of(m->arena, Buffer);
+  *to = *b;
+  to->separators = separators;
+  to->id = m->next_id++;
+  return to;
 }
 
 const IterVar *itervar_new(Module *m, const Var *var, const Expr *min, const Expr *extent, IterKind kind,

@@ -286,6 +286,7 @@ struct Buffer {
   const char *scope;       /* "global", "shared", "local", "warp", …; "global" by default */
   int align;               /* of the data, bytes */
   int offset_factor;       /* elem_offset is a multiple of this; 0: not stated */
+  uint32_t separators;     /* bit d: where memory has several dimensions, a new one begins at axis d */
   const Var *data;         /* the pointer */
   uint32_t id;
   const void *owner; /* te: the Tensor that it stands for, else NULL */
@@ -348,6 +349,9 @@ static inline const Expr *var_expr(const Var *v) { return v->expr; }
 const Buffer *buffer_new(Module *, const char *name, DType, int ndim, const Expr *const *shape,
                          const Expr *const *strides, const Expr *elem_offset, const char *scope, int align,
                          int offset_factor, const Var *data);
+/* The same memory, said to have several dimensions that begin at these axes (bits).  All memory here is flat, so
+ * nothing is computed otherwise. */
+const Buffer *buffer_with_separators(Module *, const Buffer *, uint32_t separators);
 const Buffer *buffer_with_scope(Module *, const Buffer *, const char *scope);
 const IterVar *itervar_new(Module *, const Var *, const Expr *min, const Expr *extent, IterKind,
                            const char *thread_tag);

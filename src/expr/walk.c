@@ -167,6 +167,7 @@ const Buffer *buffer_import(Importer *imp, const Buffer *b)
                   b->strides ? import_list(imp, b->ndim, b->strides) : NULL,
                   b->elem_offset ? expr_import(imp, b->elem_offset) : NULL, b->scope, b->align, b->offset_factor,
                   var_import(imp, b->data));
+  to = buffer_with_separators(imp->dst, to, b->separators);
   map_put(imp->arena, &imp->buffer, b, (void *)(uintptr_t)to);
   return to;
 }

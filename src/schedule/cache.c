@@ -675,6 +675,7 @@ static SchedArg reindex(Access *v, bool write, const IndexMap *map, const char *
   const char *name = tree_buffer_name(s, hint);
   if (map) check_places(v, v->nown, v->own, name);
   v->to = buffer_new(s->m, name, buffer->dtype, v->nown, copy_shape(v), NULL, NULL, scope_name, 0, 0, NULL);
+  if (map) v->to = buffer_with_separators(s->m, v->to, map->separators);
 
   Map to_fresh = {0};
   const Var **fresh = arena_array(tmp, const Var *, v->nvars);

@@ -131,6 +131,7 @@ const char *tree_buffer_name(Sched *, const char *hint);
 const char *tree_what(Sched *, const Stmt *);
 
 /* ---- storage.c */
+void sched_separate_axes(Sched *, const Buffer *, uint32_t separators);
 void sched_check_scope(Sched *, const char *prim, const char *scope); /* raises unless there is such memory */
 
 /* ---- facts.c: what is known about blocks ------------------------------------------------------ */

@@ -88,13 +88,46 @@ static void bind_inputs(Layout *v)
     analyzer_bind(v->an, v->map->in[i], sched_const_like(s, v->extent[i], 0), v->extent[i]);
 }
 
+/* The same expression in 64 bits, variables by their wide copies. */
+static const Expr *widened(Layout *v, const Map *wide, const Expr *e)
+{
+  Module *m = v->s->m;
+  if (e->kind == E_INT) return expr_int(m, DT_I64, e->u.i);
+  if (e->kind == E_VAR && map_has(wide, e->u.var)) return map_get(wide, e->u.var);
+  bool arithmetic = e->kind == E_ADD || e->kind == E_SUB || e->kind == E_MUL || e->kind == E_FLOORDIV ||
+                    e->kind == E_FLOORMOD || e->kind == E_MIN || e->kind == E_MAX;
+  if (arithmetic) return expr_binary(m, e->kind, widened(v, wide, e->arg[0]), widened(v, wide, e->arg[1]));
+  return expr_cast(m, DT_I64, expr_substitute(m, e, wide));
+}
+
+/* A map of indices as wide as what it is a map of. */
+static void widen_map(Layout *v, int n, const Expr *const *extent)
+{
+  Sched *s = v->s;
+  Map wide = {0};
+  bool narrow = false;
+  for (int i = 0; i < n; i++) narrow |= extent[i]->dtype.bits == 64 && v->map->in[i]->dtype.bits < 64;
+  if (!narrow) return;
+  IndexMap *map = arena_new_of(s->m->arena, IndexMap);
+  *map = *v->map;
+  map->in = arena_array(s->m->arena, const Var *, map->nin);
+  map->out = arena_array(s->m->arena, const Expr *, map->nout);
+  for (int i = 0; i < map->nin; i++) {
+    map->in[i] = var_new(s->m, v->map->in[i]->name, DT_I64, VAR_PLAIN);
+    map_put(scratch(s->ctx), &wide, v->map->in[i], (void *)var_expr(map->in[i]));
+  }
+  for (int k = 0; k < map->nout; k++) map->out[k] = widened(v, &wide, v->map->out[k]);
+  v->map = map;
+}
+
 static Layout layout_of(Sched *s, const char *prim, const IndexMap *map, int n, const Expr *const *extent, bool may_pad)
 {
   Layout v = {.s = s, .prim = prim, .map = map};
   if (map->nin != n)
     raise(s->ctx, ERR_ARGUMENT, NOWHERE, "%s: the index map takes %d indices, %d are there", prim, map->nin, n);
+  widen_map(&v, n, extent);
   v.extent = arena_copy(scratch(s->ctx), extent, sizeof *extent * (size_t)n);
-  for (int i = 0; i < n; i++) v.extent[i] = expr_cast(s->m, map->in[i]->dtype, extent[i]);
+  for (int i = 0; i < n; i++) v.extent[i] = expr_cast(s->m, v.map->in[i]->dtype, extent[i]);
   bind_inputs(&v);
   const char *why = NULL;
   if (!is_bijective(&v, &why)) {
@@ -289,15 +322,27 @@ static void fill_gaps(Sched *s, Layout *v, Stmt *block, const Buffer *from, cons
   block_infer_access(s->m, b);
 }
 
+static bool is_identity(const IndexMap *map)
+{
+  bool same = map->nin == map->nout;
+  for (int i = 0; same && i < map->nin; i++) same = map->out[i] == var_expr(map->in[i]);
+  return same;
+}
+
 SchedArg prim_transform_layout(Sched *s, SchedArg *a)
 {
   Stmt *block = sched_arg_block(s, &a[0]);
   bool write;
   const Buffer *from = sched_buffer_region(s, "transform_layout", block, &a[1], &write)->buffer;
+  const IndexMap *map = a[2].u.p;
+  if (is_identity(map) && map->nin == from->ndim) {
+    sched_separate_axes(s, from, map->separators);
+    return sched_arg_none;
+  }
   if (from->strides || from->elem_offset)
     raise(s->ctx, ERR_SCHEDULE, NOWHERE, "transform_layout: buffer '%s' has strides or an offset of its own",
           from->name);
-  Layout v = layout_of(s, "transform_layout", a[2].u.p, from->ndim, from->shape, true);
+  Layout v = layout_of(s, "transform_layout", map, from->ndim, from->shape, true);
   if (v.padded && facts_is_param(s, from))
     raise(s->ctx, ERR_SCHEDULE, NOWHERE,
           "transform_layout: the new layout of buffer '%s' has gaps, but it is a parameter, which the caller fills; "
@@ -308,6 +353,7 @@ SchedArg prim_transform_layout(Sched *s, SchedArg *a)
           "transform_layout: the new layout of buffer '%s' has gaps; give a pad_value for them", from->name);
   const Buffer *to = buffer_new(s->m, from->name, from->dtype, v.map->nout, v.out_extent, NULL, NULL, from->scope,
                                 from->align, from->offset_factor, from->data);
+  to = buffer_with_separators(s->m, to, v.map->separators);
   Stmt *filler = v.padded ? filling_block(s, from) : NULL;
   if (filler) fill_gaps(s, &v, filler, from, to, expr_cast(s->m, from->dtype, sched_arg_expr(s, &a[3], from->dtype)));
   Move move = {.layout = &v, .an = facts_analyzer(s, s->f->body), .from = from, .to = to};
@@ -339,6 +385,9 @@ SchedArg prim_transform_block_layout(Sched *s, SchedArg *a)
   Stmt *block = sched_arg_block(s, &a[0]);
   const IndexMap *map = a[1].u.p;
   Block *b = BLOCK(block);
+  if (map->separators)
+    raise(s->ctx, ERR_ARGUMENT, NOWHERE, "transform_block_layout: %s has no axes that a separator could stand between",
+          tree_what(s, block));
   facts_check_movable(s, "transform_block_layout", block);
   Stmt *top = own_nest(s, "transform_block_layout", block);
   const Expr **extent = arena_array(tmp, const Expr *, b->niter);
@@ -349,6 +398,7 @@ SchedArg prim_transform_block_layout(Sched *s, SchedArg *a)
             b->iter[i].var->name, tree_what(s, block));
   }
   Layout v = layout_of(s, "transform_block_layout", map, b->niter, extent, false);
+  map = v.map;
   const Var **at = arena_array(tmp, const Var *, map->nout);
   BlockIter *iter = arena_array(s->m->arena, BlockIter, map->nout);
   for (int k = 0; k < map->nout; k++) {

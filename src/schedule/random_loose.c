@@ -2,7 +2,7 @@
  *
  * Each nest is one block over a few loops.  Kinds, bindings, predicates, inits and indices
  * are drawn without regard for each other: variables that stand in no index, reductions
- * that stand in one, loops that no variable is bound to, elements of a neighbour.  The
+ * that stand in one, loops that no variable is bound to or that a block uses itself, elements of a neighbour.  The
  * program means what its loops do in order; a primitive either keeps that or refuses.
  * All buffers are 8 x 8 of int32, whose sums and products do not depend on their order. */
 #include "schedule/engine.h"
@@ -19,6 +19,7 @@ typedef struct Loose {
   bool reduces;
   bool spatial[MAX_LOOPS];
   bool for_init; /* indices over spatial variables alone */
+  bool by_loops; /* blocks use loops around them themselves */
 } Loose;
 
 static int pick(Loose *g, int lo, int hi) { return lo + (int)(sched_rng_next(g->seed) % (uint64_t)(hi - lo + 1)); }
@@ -27,6 +28,10 @@ static bool chance(Loose *g, int percent) { return pick(g, 1, 100) <= percent; }
 /* An index below SIDE over the block's variables. */
 static void add_index(Loose *g)
 {
+  if (g->by_loops && !g->for_init && chance(g, 40)) {
+    text_printf(&g->text, "i%d_%d", g->nest, pick(g, 0, g->nloop - 1));
+    return;
+  }
   if (!g->nvar || chance(g, 8)) {
     text_printf(&g->text, "%d", pick(g, 0, SIDE - 1));
     return;
@@ -202,6 +207,7 @@ PrimFunc *random_loose_func(Module *m, uint64_t *seed)
                     "def main(A: T.Buffer((8, 8), \"int32\"), X: T.Buffer((8, 8), \"int32\")):\n"
                     "    P = T.alloc_buffer((8, 8), \"int32\")\n"
                     "    Q = T.alloc_buffer((8, 8), \"int32\")\n");
+  g.by_loops = chance(&g, 8);
   add_fill(&g, "P");
   add_fill(&g, "Q");
   for (int n = pick(&g, 1, 3); n; n--) add_nest(&g);

@@ -230,6 +230,16 @@ static void step_reindex_cache(Dice *d)
   sched_call(d->s, chance(d, 50) ? "reindex_cache_read" : "reindex_cache_write", 4, args);
 }
 
+static void step_separators(Dice *d)
+{
+  SchedArg buffer[] = {{.kind = SA_STR, .u.s = chance(d, 50) ? "read" : "write"}, {.kind = SA_INT, .u.i = 0}};
+  SchedArg axis = {.kind = SA_INT, .u.i = pick(d, 0, 3)};
+  SchedArg args[] = {{.kind = SA_BLOCK, .u.i = d->block.id},
+                     {.kind = SA_LIST, .u.list = {buffer, 2}},
+                     {.kind = SA_LIST, .u.list = {&axis, 1}}};
+  sched_call(d->s, "set_axis_separator", 3, args);
+}
+
 static const struct {
   void (*step)(Dice *);
   int weight;
@@ -241,7 +251,7 @@ static const struct {
   {step_decompose, 10},    {step_pad_einsum, 3},     {step_storage, 5},
   {step_unit_loop, 2},     {step_blockize, 4},       {step_layout, 8},
   {step_sample, 4},        {step_partition, 3},      {step_merge, 4},
-  {step_reindex_cache, 4},
+  {step_reindex_cache, 4}, {step_separators, 2},
 };
 
 static void run_step(Ctx *ctx, void *env)

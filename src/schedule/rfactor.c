@@ -10,10 +10,11 @@
 
 typedef struct Factor {
   Sched *s;
-  Stmt *block, *loop; /* loop: the one that becomes spatial */
-  Block *b;           /* as it was */
-  int n;              /* values reduced at once */
-  Stmt **store;       /* … stored by these */
+  Stmt *block, *loop;  /* loop: the one that becomes spatial */
+  Block *b;            /* as it was */
+  int n;               /* values reduced at once */
+  Stmt **store;        /* … stored by these */
+  const Expr **source; /* … of what each step adds */
   const Reducer *reducer;
   const Buffer **partial; /* C_rf of each */
   int axis;
@@ -28,6 +29,7 @@ static void find_reducer(Factor *v)
   if (why) raise(v->s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: the update of %s %s", tree_what(v->s, v->block), why);
   v->n = u.n;
   v->store = u.store;
+  v->source = u.source;
   v->reducer = u.reducer;
 }
 
@@ -162,6 +164,26 @@ static void partial_iters(Factor *v, Block *rf, const Var *at, Map *subst)
   }
 }
 
+static bool still_reduces(const Block *rf)
+{
+  for (int i = 0; i < rf->niter; i++)
+    if (rf->iter[i].kind == ITER_REDUCE) return true;
+  return false;
+}
+
+/* What the partial block starts from; where it reduces no more, what it is. */
+static Stmt *partial_stores(Factor *v, const Var *at, const Expr *const *value)
+{
+  Sched *s = v->s;
+  Stmt **store = arena_array(scratch(s->ctx), Stmt *, v->n);
+  for (int i = 0; i < v->n; i++) {
+    const Stmt *st = v->store[i];
+    const Expr **index = with_axis(v, st->u.store.n, st->u.store.index, var_expr(at));
+    store[i] = stmt_store(s->m, v->partial[i], st->u.store.n + 1, index, value[i]);
+  }
+  return stmt_seq(s->m, v->n, store);
+}
+
 static Stmt *partial_block(Factor *v)
 {
   Sched *s = v->s;
@@ -173,14 +195,12 @@ static Stmt *partial_block(Factor *v)
   partial_iters(v, rf, at, &subst);
   rf->name = tree_block_name(s, arena_printf(tmp, "%s_rf", v->b->name));
   rf->predicate = v->b->predicate;
-  rf->body = stmt_clone_fresh(s->m, v->b->body, NULL);
-  Stmt **init = arena_array(tmp, Stmt *, v->n);
-  for (int i = 0; i < v->n; i++) {
-    const Stmt *st = v->store[i];
-    const Expr **index = with_axis(v, st->u.store.n, st->u.store.index, var_expr(at));
-    init[i] = stmt_store(s->m, v->partial[i], st->u.store.n + 1, index, v->reducer->identity[i]);
-  }
-  rf->init = stmt_seq(s->m, v->n, init);
+  for (int i = 0; i < v->b->annots.n; i++)
+    annots_set(s->m->arena, &rf->annots, v->b->annots.v[i].key, v->b->annots.v[i].value);
+  if (still_reduces(rf)) {
+    rf->body = stmt_clone_fresh(s->m, v->b->body, NULL);
+    rf->init = partial_stores(v, at, v->reducer->identity);
+  } else rf->body = partial_stores(v, at, v->source);
   Stmt *out = stmt_block(s->m, rf);
   Redirect r = {v, var_expr(at)};
   Rewriter rw = {.m = s->m, .fn = redirect_load, .env = &r, .arena = tmp};

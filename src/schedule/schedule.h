@@ -162,6 +162,7 @@ typedef struct IndexMap {
   int nin, nout;
   const Var **in;
   const Expr **out;
+  uint32_t separators; /* bit k: an axis separator stands before result k */
 } IndexMap;
 void sched_transform_layout(Sched *, BlockRV, bool write, int buffer_index, const IndexMap *, const Expr *pad_value);
 void sched_transform_block_layout(Sched *, BlockRV, const IndexMap *);

@@ -76,6 +76,62 @@ SchedArg prim_set_scope(Sched *s, SchedArg *a)
   return sched_arg_none;
 }
 
+/* ---- set_axis_separator --------------------------------------------------------------------- */
+
+typedef struct Separate {
+  Sched *s;
+  const Buffer *from;
+  uint32_t separators;
+} Separate;
+
+/* A view has the last dimensions of what it is a view of. */
+static bool separate_views(void *env, Stmt *stmt)
+{
+  Separate *v = env;
+  for (int i = 0; stmt->kind == S_BLOCK && i < BLOCK(stmt)->nmatches; i++) {
+    const MatchBuffer *match = &BLOCK(stmt)->matches[i];
+    if (match->source.buffer != v->from) continue;
+    uint32_t own = 0;
+    int skipped = v->from->ndim - match->buffer->ndim;
+    for (int d = 0; d <= v->from->ndim; d++)
+      if (v->separators >> d & 1) own |= (uint32_t)1 << (d > skipped ? d - skipped : 0);
+    const Buffer *view = match->buffer;
+    stmt_replace_buffer(v->s->m, stmt, view, buffer_with_separators(v->s->m, view, own));
+  }
+  return true;
+}
+
+void sched_separate_axes(Sched *s, const Buffer *from, uint32_t separators)
+{
+  Separate v = {s, from, separators};
+  stmt_visit(s->f->body, separate_views, &v);
+  const Buffer *to = buffer_with_separators(s->m, from, separators);
+  if (to == from) return;
+  stmt_replace_buffer(s->m, s->f->body, from, to);
+  for (int i = 0; i < s->f->nparam; i++)
+    if (s->f->param[i].buffer == from) s->f->param[i].buffer = to;
+}
+
+SchedArg prim_set_axis_separator(Sched *s, SchedArg *a)
+{
+  bool write;
+  Stmt *block = sched_arg_block(s, &a[0]);
+  const Buffer *from = sched_buffer_region(s, "set_axis_separator", block, &a[1], &write)->buffer;
+  uint32_t separators = 0;
+  int64_t least = 0;
+  for (int i = 0; a[2].kind == SA_LIST && i < a[2].u.list.n; i++) {
+    int64_t at = sched_arg_int(s, &a[2].u.list.v[i]);
+    if (at < least || at > from->ndim)
+      raise(s->ctx, ERR_ARGUMENT, NOWHERE,
+            "set_axis_separator: separator %d is %" PRId64 "; they grow from 0 to the %d dimensions of buffer '%s'", i,
+            at, from->ndim, from->name);
+    separators |= (uint32_t)1 << at;
+    least = at + 1;
+  }
+  sched_separate_axes(s, from, separators);
+  return sched_arg_none;
+}
+
 /* ---- unsafe_set_dtype ----------------------------------------------------------------------- */
 
 typedef struct Retype {

@@ -78,6 +78,7 @@ const IndexMap *trace_own_map(Sched *s, const IndexMap *map)
   IndexMap *own = arena_new_of(s->m->arena, IndexMap);
   own->nin = map->nin;
   own->nout = map->nout;
+  own->separators = map->separators;
   own->in = arena_array(s->m->arena, const Var *, map->nin);
   own->out = arena_array(s->m->arena, const Expr *, map->nout);
   for (int i = 0; i < map->nin; i++) {
@@ -93,6 +94,9 @@ const IndexMap *trace_own_map(Sched *s, const IndexMap *map)
 
 /* ---- printing ----------------------------------------------------------------------------- */
 
+/* What stands for a separator among the results of a map. */
+#define AXIS_SEPARATOR "axis_separator"
+
 static void print_map(Text *t, const IndexMap *map)
 {
   Namer namer = {.arena = t->arena};
@@ -100,16 +104,35 @@ static void print_map(Text *t, const IndexMap *map)
   for (int i = 0; i < map->nin; i++)
     text_printf(t, "%s%s", i ? ", " : "", expr_namer_name(&namer, map->in[i], map->in[i]->name));
   text_add(t, ": (");
-  for (int i = 0; i < map->nout; i++) {
-    if (i) text_add(t, ", ");
-    expr_print(t, &namer, PRINT_SCRIPT, map->out[i]);
+  bool one = map->nout == 1 && !map->separators;
+  for (int i = 0; i <= map->nout; i++) {
+    bool separated = map->separators >> i & 1;
+    if (i && (separated || i < map->nout)) text_add(t, ", ");
+    if (separated) text_printf(t, "\"%s\"%s", AXIS_SEPARATOR, i < map->nout ? ", " : "");
+    if (i < map->nout) expr_print(t, &namer, PRINT_SCRIPT, map->out[i]);
   }
-  text_add(t, map->nout == 1 ? ",)" : ")");
+  text_add(t, one ? ",)" : ")");
+}
+
+/* Lists and dictionaries of annotations as Python writes them. */
+static void print_value(Text *t, const Expr *e)
+{
+  Namer namer = {.arena = t->arena};
+  bool dict = e->kind == E_CALL && e->u.intrin == IN_DICT;
+  if (!dict && (e->kind != E_CALL || e->u.intrin != IN_MAKE_SHAPE)) {
+    expr_print(t, &namer, PRINT_SCRIPT, e);
+    return;
+  }
+  text_char(t, dict ? '{' : '[');
+  for (int i = 0; i < e->nargs; i++) {
+    if (i) text_add(t, dict && i % 2 ? ": " : ", ");
+    print_value(t, e->arg[i]);
+  }
+  text_char(t, dict ? '}' : ']');
 }
 
 static void print_arg(Text *t, const char *type, const SchedArg *a)
 {
-  Namer namer = {.arena = t->arena};
   switch (a->kind) {
   case SA_NONE: text_add(t, "None"); break;
   case SA_INT:
@@ -122,7 +145,7 @@ static void print_arg(Text *t, const char *type, const SchedArg *a)
     break;
   }
   case SA_STR: text_quote(t, a->u.s); break;
-  case SA_EXPR: expr_print(t, &namer, PRINT_SCRIPT, a->u.e); break;
+  case SA_EXPR: print_value(t, a->u.e); break;
   case SA_BLOCK: text_printf(t, "b%" PRId64, a->u.i); break;
   case SA_LOOP: text_printf(t, "l%" PRId64, a->u.i); break;
   case SA_INTRV: text_printf(t, "v%" PRId64, a->u.i); break;
@@ -321,6 +344,24 @@ static SchedArg read_list(Reader *r, const char *close, bool tuple)
   return (SchedArg){.kind = SA_LIST, .u.list = {v.v, v.n}};
 }
 
+/* {"key": value, …}, the value of an annotation */
+static SchedArg read_dict(Reader *r)
+{
+  Vec(const Expr *) v = {0};
+  bool comma = true;
+  while (!take(r, "}")) {
+    if (!comma) fail(r, "',' is wanted");
+    for (int i = 0; i < 2; i++) {
+      SchedArg a = read_value(r);
+      if (i == 0 && a.kind != SA_STR) fail(r, "a key is a string");
+      vec_push(r->arena, &v, a.kind == SA_LIST ? sched_arg_expr(r->s, &a, DT_I32) : as_expr(r, &a));
+      if (i == 0) want(r, ":");
+    }
+    comma = take(r, ",");
+  }
+  return from_expr(expr_call(r->s->m, DT_NONE, IN_DICT, v.n, v.v));
+}
+
 static SchedArg read_lambda(Reader *r)
 {
   StrMap outer = r->locals;
@@ -340,9 +381,12 @@ static SchedArg read_lambda(Reader *r)
   if (body.kind != SA_LIST) body = (SchedArg){.kind = SA_LIST, .u.list = {&one, 1}};
   map->nin = in.n;
   map->in = in.v;
-  map->nout = body.u.list.n;
-  map->out = arena_array(r->arena, const Expr *, map->nout);
-  for (int i = 0; i < map->nout; i++) map->out[i] = as_expr(r, &body.u.list.v[i]);
+  map->out = arena_array(r->arena, const Expr *, body.u.list.n);
+  for (int i = 0; i < body.u.list.n; i++) {
+    const SchedArg *a = &body.u.list.v[i];
+    if (a->kind == SA_STR && !strcmp(a->u.s, AXIS_SEPARATOR)) map->separators |= (uint32_t)1 << (map->nout & 31);
+    else map->out[map->nout++] = as_expr(r, a);
+  }
   r->locals = outer;
   return (SchedArg){.kind = SA_MAP, .u.p = map};
 }
@@ -409,6 +453,7 @@ static SchedArg read_primary(Reader *r)
   else if (isdigit((unsigned char)*r->p)) out = read_number(r);
   else if (take(r, "[")) out = read_list(r, "]", false);
   else if (take(r, "(")) out = read_list(r, ")", true);
+  else if (take(r, "{")) out = read_dict(r);
   else if (take(r, "lambda")) out = read_lambda(r);
   else if (take(r, "T.")) out = read_function(r);
   else if (take(r, "None")) out = sched_arg_none;

@@ -288,6 +288,7 @@ static const Buffer *remake_buffer(Copier *c, const Buffer *b, const Var *data)
   const Expr **strides = copy_exprs(c, b->ndim, b->strides);
   const Buffer *to = buffer_new(c->m, b->name, b->dtype, b->ndim, shape, strides, copy_expr(c, b->elem_offset),
                                 b->scope, b->align, b->offset_factor, data);
+  to = buffer_with_separators(c->m, to, b->separators);
   map_put(c->rw.arena, &c->buffers, b, (void *)to);
   return to;
 }
@@ -651,6 +652,7 @@ PrimFunc *func_specialize(const PrimFunc *f, const Map *values)
                                        bound_exprs(m, b->ndim, b->strides, values),
                                        b->elem_offset ? expr_substitute(m, b->elem_offset, values) : NULL, b->scope,
                                        b->align, b->offset_factor, b->data);
+      bound = buffer_with_separators(m, bound, b->separators);
       stmt_replace_buffer(m, to->body, b, bound);
       to->param[n].buffer = bound;
     }

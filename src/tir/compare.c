@@ -191,6 +191,7 @@ static bool same_layout(Compare *c, const Buffer *a, const Buffer *b)
   if (a->align != b->align || !factors)
     return differ(c, "buffer '%s' has alignment %d/%d and %d/%d", a->name, a->align, a->offset_factor, b->align,
                   b->offset_factor);
+  if (a->separators != b->separators) return differ(c, "buffer '%s' has other axis separators", a->name);
   if (!a->strides != !b->strides) return differ(c, "buffer '%s' has strides on one side only", a->name);
   return same_exprs(c, a->ndim, a->shape, b->shape) &&
          (!a->strides || same_exprs(c, a->ndim, a->strides, b->strides)) &&

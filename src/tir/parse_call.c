@@ -124,6 +124,23 @@ static const Var *as_pointer(Parser *p, const Operand *o)
   return e->u.var;
 }
 
+/* Axes, each after the one before. */
+static uint32_t as_separators(Parser *p, const Operand *o, int ndim)
+{
+  uint32_t out = 0;
+  int64_t least = 0;
+  if (o->kind == OP_NONE) return 0;
+  if (o->kind != OP_LIST) parse_error(p, o->loc, "axis_separators wants a list of axes");
+  for (int i = 0; i < o->n; i++) {
+    int64_t at = parse_as_int(p, &o->list[i], "an axis separator");
+    if (at < least || at > ndim)
+      parse_error(p, o->list[i].loc, "axis separators grow from 0 to the %d dimensions of the buffer", ndim);
+    out |= (uint32_t)1 << at;
+    least = at + 1;
+  }
+  return out;
+}
+
 const Buffer *parse_buffer(Parser *p, const char *name, const Args *a, int first, const Operand *callee, bool *has_data)
 {
   static const char *const kws[] = {"shape",       "dtype", "data",          "strides",     "elem_offset",
@@ -152,8 +169,10 @@ const Buffer *parse_buffer(Parser *p, const char *name, const Args *a, int first
   o = parse_arg_get(a, -1, "data");
   const Var *data = o && o->kind != OP_NONE ? as_pointer(p, o) : NULL;
   if (has_data) *has_data = data != NULL;
-  return buffer_new(p->m, name, t, ndim, shape, nstrides ? strides : NULL, offset, scope, (int)align, (int)factor,
-                    data);
+  const Buffer *b =
+      buffer_new(p->m, name, t, ndim, shape, nstrides ? strides : NULL, offset, scope, (int)align, (int)factor, data);
+  o = parse_arg_get(a, -1, "axis_separators");
+  return buffer_with_separators(p->m, b, o ? as_separators(p, o, ndim) : 0);
 }
 
 /* ---- literals and casts ------------------------------------------------------------------ */

@@ -272,6 +272,14 @@ static void buffer_out(Script *p, const Buffer *b, bool always_dtype, bool view)
   }
   if (b->align != 64) text_printf(&p->out, ", align=%d", b->align);
   if (b->offset_factor) text_printf(&p->out, ", offset_factor=%d", b->offset_factor);
+  if (!b->separators) return;
+  const char *before = ", axis_separators=[";
+  for (int d = 0; d <= b->ndim; d++)
+    if (b->separators >> d & 1) {
+      text_printf(&p->out, "%s%d", before, d);
+      before = ", ";
+    }
+  text_char(&p->out, ']');
 }
 
 /* Views of the memory behind data, declared where the pointer appears. */

@@ -191,6 +191,7 @@ static void subst_declared(Subst *s, const Buffer *b)
   if (!changed) return;
   const Buffer *to = buffer_new(s->m, b->name, b->dtype, b->ndim, shape, strides, offset, b->scope, b->align,
                                 b->offset_factor, b->data);
+  to = buffer_with_separators(s->m, to, b->separators);
   map_put(s->rw.arena, &s->buffers, b, (void *)to);
 }
 

@@ -348,7 +348,7 @@ static void reorder_axes(Step *t, BlockRV block, const Buffer *b, const int *to,
     out[to[d]] = d == word ? expr_floordiv(m, var_expr(in[d]), size) : var_expr(in[d]);
     if (d == word) out[n] = expr_floormod(m, var_expr(in[d]), size);
   }
-  *map = (IndexMap){n, word < 0 ? n : n + 1, in, out};
+  *map = (IndexMap){.nin = n, .nout = word < 0 ? n : n + 1, .in = in, .out = out};
   sched_transform_layout(s, block, true, 0, map, NULL);
 }
 

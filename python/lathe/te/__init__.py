@@ -17,6 +17,8 @@ from .schedule import Schedule, Stage, create_schedule
 from .tensor import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor, TensorSlice
 from .tensor_intrin import decl_tensor_intrin
 
+AXIS_SEPARATOR = _tir.IndexMap.AXIS_SEPARATOR
+
 
 def max(expr: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
     """The largest value over reduce axes, te.max(A[i, k], axis=k); or the larger of

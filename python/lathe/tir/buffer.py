@@ -29,6 +29,12 @@ class Buffer(Object):
     offset_factor = property(lambda self: self._fields()[7], doc="elem_offset is a multiple of this")
     data = property(lambda self: self._fields()[8], doc="the pointer")
 
+    @property
+    def axis_separators(self) -> List[int]:
+        """Axes at which a new dimension of memory begins, where memory has several."""
+        bits = self._fields()[9]
+        return [d for d in range(bits.bit_length()) if bits >> d & 1]
+
     def scope(self) -> str:
         """Where it lives: "global", "shared", "local", …"""
         return self._fields()[5]
@@ -97,6 +103,14 @@ class Buffer(Object):
     __repr__ = __str__
 
 
+def _bits(axis_separators: Sequence[Any]) -> int:
+    """Axis separators as the compiler takes them."""
+    axes = [int(a) for a in axis_separators]
+    if axes != sorted(set(axes)) or any(a < 0 or a > 30 for a in axes):
+        raise error.ArgumentError(f"axis separators are axes that grow from 0, not {axes}")
+    return sum(1 << a for a in axes)
+
+
 def _index(i: Any) -> Any:
     """a:a+n as a ramp; other indices as they are."""
     if not isinstance(i, slice):
@@ -132,15 +146,11 @@ def decl_buffer(
         raise error.UnsupportedError(
             f"decl_buffer: buffer_type '{buffer_type}' is not supported; broadcast in the compute instead"
         )
-    if axis_separators:
-        raise error.UnsupportedError(
-            "decl_buffer: axis_separators are not supported; every buffer is flat memory in the end"
-        )
     if offset_factor != 0 and elem_offset is None:
         elem_offset = Var(f"{name}_elem_offset", "int32")
     shape = list(as_tuple(shape))
     strides = list(strides) if strides else None
     return call(
         "buffer", WORLD, name, "float32" if dtype is None else str(dtype), shape, strides, elem_offset, scope or None,
-        None if data_alignment < 0 else data_alignment, offset_factor or None, data,
+        None if data_alignment < 0 else data_alignment, offset_factor or None, data, _bits(axis_separators or []),
     )

@@ -4,7 +4,7 @@ the same expression."""
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from .. import error
 from .._ffi import WORLD, Object, call, register_object
@@ -26,12 +26,25 @@ def convert(value: Any) -> Any:
         return StringImm(value)
     if isinstance(value, (list, tuple)):
         return [convert(v) for v in value]
+    if isinstance(value, dict):
+        return dictionary(value)
     if isinstance(value, (bool, int, float)) or hasattr(value, "tolist"):
         value = value if isinstance(value, (bool, int, float)) else value.tolist()
         return call("const", WORLD, value, None)
     if isinstance(value, Object):
         return value
     raise error.TypeError(f"a {type(value).__name__} is not an expression: {value!r}")
+
+
+def dictionary(value: Dict[str, Any]) -> "PrimExpr":
+    """A dictionary as the value of an annotation."""
+    parts: List[Any] = []
+    for key, v in value.items():
+        part = convert(v)
+        if isinstance(part, list):
+            part = call("call", WORLD, "tvm_stack_make_shape", "handle", part)
+        parts += [convert(str(key)), part]
+    return call("call", WORLD, "dictionary", "void", parts)
 
 
 def const(value: Union[int, float, bool], dtype: Optional[str] = None) -> "PrimExpr":

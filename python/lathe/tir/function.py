@@ -215,13 +215,33 @@ class IndexMap:
         self, initial_indices: Sequence[Var], final_indices: Sequence[PrimExpr], inverse_index_map: Any = None
     ):
         self.initial_indices, self.final_indices = list(initial_indices), [convert(e) for e in final_indices]
+        self._separators: List[int] = []
 
     @staticmethod
     def from_func(mapping_function: Callable[..., Any], ndim: Optional[int] = None, inverse_index_map: Any = None, *,
                   index_dtype: str = "int32") -> "IndexMap":
         """The map that a Python function describes: lambda i, j: (i // 4, j, i % 4)."""
-        variables, results = _trace(mapping_function, ndim, index_dtype)
-        return IndexMap(variables, results)
+        found, separators = IndexMap.from_func_with_separators(mapping_function, ndim, index_dtype=index_dtype)
+        if separators:
+            raise error.ArgumentError("this index map has axis separators, which from_func_with_separators gives too")
+        return found
+
+    @staticmethod
+    def from_func_with_separators(mapping_function: Callable[..., Any], ndim: Optional[int] = None,
+                                  inverse_index_map: Any = None, *, index_dtype: str = "int32"
+                                  ) -> Tuple["IndexMap", List[int]]:
+        """The map that a Python function describes, and the places of the axis separators among its results."""
+        variables, given = _trace(mapping_function, ndim, index_dtype)
+        results: List[Any] = []
+        separators: List[int] = []
+        for r in given:
+            if isinstance(r, str) and r == IndexMap.AXIS_SEPARATOR:
+                separators.append(len(results))
+            else:
+                results.append(r)
+        found = IndexMap(variables, results)
+        found._separators = separators
+        return found, separators
 
     def map_indices(self, indices: Sequence[Any]) -> List[PrimExpr]:
         """The new indices of these old ones, simplified."""
@@ -275,7 +295,10 @@ class IndexMap:
 
     def as_argument(self) -> List[Any]:
         """As the compiler takes it."""
-        return ["indexmap", self.initial_indices, self.final_indices]
+        out: List[Any] = list(self.final_indices)
+        for at in reversed(self._separators):
+            out.insert(at, IndexMap.AXIS_SEPARATOR)
+        return ["indexmap", self.initial_indices, out]
 
     def __repr__(self) -> str:
         names = ", ".join(v.name for v in self.initial_indices)
@@ -304,6 +327,4 @@ def _trace(f: Callable[..., Any], ndim: Optional[int], dtype: str) -> Tuple[List
     variables = [Var(n, dtype) for n in names]
     split = len(variables) - len(last)
     results = list(as_tuple(f(*variables[:split], **dict(zip(last, variables[split:])))))
-    if any(isinstance(r, str) for r in results):
-        raise error.UnsupportedError("axis separators in an index map are not supported")
     return variables, results

@@ -99,6 +99,7 @@ class Schedule:
             raise error.ArgumentError("Schedule: the module has no function")
         self._all: Dict[str, _Handle] = {}
         self._given: Dict[int, Tuple[Any, Any]] = {}  # by number: what names it, the statement
+        self._removed: Dict[int, Any] = {}  # what remove_rv took out, kept so that nothing else gets its id
         self._readers: Dict[str, Reader] = {}
         self._select("main" if "main" in names else names[0])
 
@@ -151,6 +152,7 @@ class Schedule:
         new._mod, new._seed, new._name, new._render = self._mod, self._seed, self._name, self._render
         new._rand = random.Random(self._rand.randrange(1, 2**31))
         new._given = {}
+        new._removed = dict(self._removed)
         new._all = {name: call("schedule_copy", s) for name, s in self._all.items()}
         new._readers = {name: r.copy(call("schedule_trace", self._all[name])) for name, r in self._readers.items()}
         new._sch = new._all[new._name]
@@ -179,6 +181,8 @@ class Schedule:
         if not isinstance(rv, (BlockRV, LoopRV)):
             return rv
         number = call("schedule_number", self._sch, rv)
+        if rv._id() in self._removed:
+            raise error.BoundsError("Schedule.get: remove_rv has taken this out of the schedule")
         if number not in self._given:  # one statement is one object until a primitive changes something
             self._given[number] = (rv, call("schedule_get", self._sch, rv))
         return self._given[number][1]
@@ -200,7 +204,8 @@ class Schedule:
         return StmtSRef(self, rv) if isinstance(rv, (BlockRV, LoopRV)) else self.state.get_sref(rv)
 
     def remove_rv(self, rand_var: Any) -> None:
-        """Nothing to do: a block or loop goes with its last Python reference."""
+        """The schedule knows this block, loop or number no more."""
+        self._removed[rand_var._id()] = rand_var
 
     def can_decompose_padding(self, block: Union[BlockRV, str], loop: LoopRV) -> bool:
         """Whether decompose_padding would not be refused."""
@@ -284,7 +289,8 @@ def _prepare(sch: Schedule, bound: Dict[str, Any]) -> None:
     """Arguments that TVM takes in more than one form."""
     if callable(bound.get("index_map")):
         takes_any = any(p.kind == p.VAR_POSITIONAL for p in inspect.signature(bound["index_map"]).parameters.values())
-        bound["index_map"] = IndexMap.from_func(bound["index_map"], _index_map_rank(sch, bound) if takes_any else None)
+        rank = _index_map_rank(sch, bound) if takes_any else None
+        bound["index_map"], _ = IndexMap.from_func_with_separators(bound["index_map"], rank)
     if hasattr(bound.get("buffer"), "scope"):
         bound["buffer"] = bound["buffer"].name
 
@@ -333,7 +339,6 @@ ABSENT = {
     "cache_index": "compute the index into a buffer of its own in the function, and schedule the block that does it",
     "read_at": "cache_read followed by compute_at does the same",
     "rolling_buffer": "compute_at keeps a tile of what its consumer needs",
-    "set_axis_separator": "memory is flat here: buffers have no axis separators",
     "unsafe_hide_buffer_access": "regions of blocks always follow from their accesses",
     "write_at": "cache_write followed by reverse_compute_at does the same",
 }

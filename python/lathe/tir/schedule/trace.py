@@ -185,6 +185,12 @@ class Instruction:
                 after -= 1
                 by_name[p.name] = self._take(inputs, p)
         by_name.update(zip(fixed, attrs))
+        for p in params:
+            if p.kind == "bool" and p.name in by_name:
+                by_name[p.name] = bool(_plain(by_name[p.name]))
+        for key, value in fixed.items():
+            if key in by_name and isinstance(value, bool):
+                by_name[key] = bool(_plain(by_name[key]))
         return by_position, by_name
 
     def same_as(self, other: Any) -> bool:
@@ -208,7 +214,7 @@ class Instruction:
         return f"{', '.join(names.new(v) for v in self.outputs)}{',' if names.is_list(self) else ''} = {line}"
 
     def __repr__(self) -> str:
-        return self.text(_Names())
+        return self.text(_NoNames())
 
 
 class _Names:
@@ -241,7 +247,16 @@ class _Names:
             return "[" + ", ".join(self.value(x) for x in v) + "]"
         if isinstance(v, tuple):
             return "(" + ", ".join(self.value(x) for x in v) + ")"
+        if isinstance(v, dict):
+            return "{" + ", ".join(f"{self.value(str(k))}: {self.value(x)}" for k, x in v.items()) + "}"
         return repr(_plain(v))
+
+
+class _NoNames(_Names):
+    """An instruction alone does not know what its results are called."""
+
+    def new(self, rv: Any) -> str:
+        return "_"
 
 
 def _plain(v: Any) -> Any:
@@ -392,6 +407,8 @@ def _to_json(v: Any, names: _Names, is_input: bool) -> Any:
         return names.of(v)
     if isinstance(v, (list, tuple)):
         return [_to_json(x, names, is_input) for x in v]
+    if isinstance(v, dict):
+        return {str(k): _to_json(x, names, is_input) for k, x in v.items()}
     v = _plain(v)
     if isinstance(v, str) and is_input and not isinstance(v, _Text):
         return json.dumps(v)
@@ -419,6 +436,8 @@ def _input_of_json(v: Any, known: Dict[str, Any]) -> Any:
         if v == "None":
             return None
         return json.loads(v) if v.startswith('"') else _Text(v)
+    if isinstance(v, dict):
+        return {str(k): _input_of_json(x, known) for k, x in v.items()}
     return [_input_of_json(x, known) for x in v] if hasattr(v, "__iter__") else v
 
 
