@@ -176,6 +176,9 @@ void facts_check_inputs_final(Sched *, const char *prim, Stmt *block);
 /* region.c: distinct iterations of the loops run distinct instances of the block?  Loops not
  * given are fixed. */
 bool facts_injective(Sched *, Stmt *block, int n, Stmt *const *loops, const char **why);
+/* Raises unless the bindings of the block are an affine map of the loops between it and top (NULL: its scope), which
+ * takes every value in its range. */
+void facts_check_affine(Sched *, const char *prim, Stmt *block, const Stmt *top);
 /* Raises unless the instances of the block may run in any order (region.c, with the next three). */
 void facts_check_order_free(Sched *, const char *prim, Stmt *block);
 /* Raises if iterations of the loop could see each other's results. */
@@ -257,6 +260,9 @@ const Expr *sched_init_predicate(Sched *, Stmt *block, int n, Stmt *const *loop,
 
 /* Raises unless the first steps of the loops are the first step of the reduction. */
 void sched_check_starts(Sched *, const char *prim, Stmt *block);
+
+/* layout.c: the steps in which indices take a variable apart by // and %. */
+int64_t sched_index_step(Sched *, const Var *, int n, const Expr *const *index);
 
 /* Cores that other primitives build on. */
 Stmt *sched_blockize_loop(Sched *, Stmt *loop);

@@ -235,35 +235,68 @@ static Stmt *only_producer(Sched *s, Stmt *block, const Buffer **buffer)
   return last;
 }
 
-/* The consumer's variables as functions of the buffer's indices. */
-static const Expr **solve_vars(Reverse *v, const Var **at)
+/* The variables as functions of the buffer's indices, if they are a bijection onto all of it; else why not. */
+static const char *invert(Reverse *v, Analyzer *an, const IterVar *const *loops, const Var *const *at, const Expr **out)
 {
   Sched *s = v->s;
   Arena *tmp = scratch(s->ctx);
   const Block *b = BLOCK(v->block);
-  int ndim = v->buffer->ndim;
-  const IterVar *const *loops = sched_iters_as_loops(s, b);
-  Analyzer *an = facts_analyzer(s, v->block);
-  for (int d = 0; d < ndim; d++) at[d] = var_new(s->m, "b", v->index[d]->dtype, VAR_PLAIN);
-  const Expr **out = arena_array(tmp, const Expr *, b->niter);
   const char *why = NULL;
-  if (!itermap_inverse(an, ndim, v->index, b->niter, loops, at, out, &why))
-    raise(s->ctx, ERR_SCHEDULE, NOWHERE,
-          "reverse_compute_inline: %s does not read each element of buffer '%s' once%s%s", tree_what(s, v->block),
-          v->buffer->name, why ? ": " : "", why ? why : "");
-  /* a bijection between the variables and the buffer: it has to cover all of it */
-  for (int d = 0; d < ndim; d++) {
+  if (!itermap_inverse(an, v->buffer->ndim, v->index, b->niter, loops, at, out, &why))
+    return arena_printf(tmp, "does not read each element of buffer '%s' once%s%s", v->buffer->name, why ? ": " : "",
+                        why ? why : "");
+  const Var **vars = arena_array(tmp, const Var *, b->niter);
+  for (int i = 0; i < b->niter; i++) vars[i] = b->iter[i].var;
+  for (int d = 0; d < v->buffer->ndim; d++) {
     const Expr *lo, *hi;
-    const Var **vars = arena_array(tmp, const Var *, b->niter);
-    for (int i = 0; i < b->niter; i++) vars[i] = b->iter[i].var;
     const Expr *end = expr_sub(s->m, v->buffer->shape[d], sched_const_like(s, v->buffer->shape[d], 1));
     bool whole = analyzer_relax(an, v->index[d], b->niter, vars, &lo, &hi) &&
                  analyzer_prove_equal(an, lo, sched_const_like(s, lo, 0)) && analyzer_prove_equal(an, hi, end);
-    if (!whole)
-      raise(s->ctx, ERR_SCHEDULE, NOWHERE,
-            "reverse_compute_inline: %s reads only a part of buffer '%s' along dimension %d", tree_what(s, v->block),
-            v->buffer->name, d);
+    if (!whole) return arena_printf(tmp, "reads only a part of buffer '%s' along dimension %d", v->buffer->name, d);
   }
+  return NULL;
+}
+
+/* The variables over domains large enough to read all of the buffer: a variable that is an index by itself goes as far
+ * as the buffer, one that is taken apart ends with a whole part. */
+static const IterVar *const *widen_iters(Reverse *v, Analyzer *an)
+{
+  Sched *s = v->s;
+  const Block *b = BLOCK(v->block);
+  const IterVar **out = arena_array(scratch(s->ctx), const IterVar *, b->niter);
+  for (int i = 0; i < b->niter; i++) {
+    const BlockIter *it = &b->iter[i];
+    IterVar *iv = arena_new_of(scratch(s->ctx), IterVar);
+    *iv = (IterVar){.var = it->var, .min = it->min, .extent = it->extent, .kind = ITER_SPATIAL};
+    int64_t step = sched_index_step(s, it->var, v->buffer->ndim, v->index);
+    const Expr *c = sched_const_like(s, it->extent, step);
+    if (step > 1) iv->extent = expr_simplify(an, expr_mul(s->m, sched_ceil_div(s, it->extent, c), c));
+    for (int d = 0; d < v->buffer->ndim; d++)
+      if (v->index[d] == var_expr(it->var)) iv->extent = expr_cast(s->m, it->extent->dtype, v->buffer->shape[d]);
+    out[i] = iv;
+    if (expr_is_int(it->min, 0)) analyzer_bind(an, it->var, it->min, iv->extent);
+  }
+  return out;
+}
+
+/* The consumer's variables as functions of the buffer's indices.  *inside, if it is not NULL then: the elements that
+ * the consumer reads at all. */
+static const Expr **solve_vars(Reverse *v, const Var **at, const Expr **inside)
+{
+  Sched *s = v->s;
+  const Block *b = BLOCK(v->block);
+  for (int d = 0; d < v->buffer->ndim; d++) at[d] = var_new(s->m, "b", v->index[d]->dtype, VAR_PLAIN);
+  const Expr **out = arena_array(scratch(s->ctx), const Expr *, b->niter);
+  *inside = NULL;
+  const char *why = invert(v, facts_analyzer(s, v->block), sched_iters_as_loops(s, b), at, out);
+  if (!why) return out;
+  Analyzer *an = facts_analyzer(s, tree_scope(s, v->block));
+  const IterVar *const *wide = widen_iters(v, an);
+  if (invert(v, an, wide, at, out))
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: %s %s", tree_what(s, v->block), why);
+  for (int i = 0; i < b->niter; i++)
+    if (wide[i]->extent != b->iter[i].extent)
+      *inside = sched_both(s, *inside, expr_lt(s->m, out[i], b->iter[i].extent));
   return out;
 }
 
@@ -283,6 +316,17 @@ static void check_other_inputs(Reverse *v)
         raise(v->s->ctx, ERR_SCHEDULE, NOWHERE,
               "reverse_compute_inline: %s also reads what %s writes in the same loop as %s", tree_what(v->s, v->block),
               tree_what(v->s, producer[i]), tree_what(v->s, v->producer));
+}
+
+/* The producer runs only where the condition over its variables holds, which is a predicate of its own. */
+static void run_inside(Sched *s, Stmt *producer, const Expr *cond)
+{
+  Block *b = BLOCK(producer);
+  Map values = {0};
+  for (int i = 0; i < b->niter; i++) map_put(scratch(s->ctx), &values, b->iter[i].var, (void *)b->iter[i].value);
+  cond = facts_simplify(s, producer->parent, expr_substitute(s->m, cond, &values));
+  b->predicate = sched_both(s, b->predicate, cond);
+  vec_push(s->m->arena, &s->guarded, producer->id);
 }
 
 SchedArg prim_reverse_compute_inline(Sched *s, SchedArg *a)
@@ -310,7 +354,8 @@ SchedArg prim_reverse_compute_inline(Sched *s, SchedArg *a)
       raise(s->ctx, ERR_SCHEDULE, NOWHERE, "reverse_compute_inline: %s uses buffer '%s' in an index",
             tree_what(s, block), v.buffer->name);
   const Var **at = arena_array(tmp, const Var *, v.buffer->ndim);
-  const Expr **solved = solve_vars(&v, at);
+  const Expr *inside;
+  const Expr **solved = solve_vars(&v, at, &inside);
   Map to_index = {0};
   Map to_made = {0};
   for (int i = 0; i < BLOCK(block)->niter; i++) map_put(tmp, &to_index, BLOCK(block)->iter[i].var, (void *)solved[i]);
@@ -333,6 +378,7 @@ SchedArg prim_reverse_compute_inline(Sched *s, SchedArg *a)
   Stmt *store = stmt_store(s->m, v.store->u.store.buffer, n, index, value);
   BLOCK(v.producer)->body = store;
   stmt_link(store, v.producer);
+  if (inside) run_inside(s, v.producer, expr_substitute(s->m, inside, &to_made));
   sched_simplify_body(s, v.producer);
   tree_remove(s, block);
   sched_func_drop_alloc(s, v.buffer);

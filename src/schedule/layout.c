@@ -35,11 +35,10 @@ static void note_step(void *env, const Expr *e)
   if (v->overflow) v->lcm = 1;
 }
 
-/* The steps in which the map takes input i apart. */
-static int64_t step_of(Layout *v, int i)
+int64_t sched_index_step(Sched *s, const Var *var, int n, const Expr *const *index)
 {
-  Steps st = {v->map->in[i], 1, false};
-  for (int k = 0; k < v->map->nout; k++) expr_visit(v->s->ctx, v->map->out[k], note_step, &st);
+  Steps st = {var, 1, false};
+  for (int k = 0; k < n; k++) expr_visit(s->ctx, index[k], note_step, &st);
   return st.overflow ? 1 : st.lcm;
 }
 
@@ -132,7 +131,7 @@ static Layout layout_of(Sched *s, const char *prim, const IndexMap *map, int n, 
   const char *why = NULL;
   if (!is_bijective(&v, &why)) {
     for (int i = 0; i < n && may_pad; i++) {
-      int64_t step = step_of(&v, i);
+      int64_t step = sched_index_step(s, v.map->in[i], v.map->nout, v.map->out);
       const Expr *c = sched_const_like(s, v.extent[i], step);
       const Expr *whole = expr_simplify(v.an, expr_mul(s->m, sched_ceil_div(s, v.extent[i], c), c));
       v.padded |= !analyzer_prove_equal(v.an, whole, v.extent[i]);
@@ -343,18 +342,22 @@ SchedArg prim_transform_layout(Sched *s, SchedArg *a)
     raise(s->ctx, ERR_SCHEDULE, NOWHERE, "transform_layout: buffer '%s' has strides or an offset of its own",
           from->name);
   Layout v = layout_of(s, "transform_layout", map, from->ndim, from->shape, true);
-  if (v.padded && facts_is_param(s, from))
+  if (a[3].kind == SA_EXPR && !dtype_eq(a[3].u.e->dtype, from->dtype))
+    raise(s->ctx, ERR_SCHEDULE, NOWHERE, "transform_layout: pad_value is %s, and buffer '%s' holds %s",
+          dtype_name(scratch(s->ctx), a[3].u.e->dtype), from->name, dtype_name(scratch(s->ctx), from->dtype));
+  bool unused = a[4].kind == SA_INT && a[4].u.i; /* gaps are memory that nobody reads or writes */
+  if (v.padded && !unused && facts_is_param(s, from))
     raise(s->ctx, ERR_SCHEDULE, NOWHERE,
           "transform_layout: the new layout of buffer '%s' has gaps, but it is a parameter, which the caller fills; "
           "cache_read makes a copy",
           from->name);
-  if (v.padded && a[3].kind == SA_NONE)
+  if (v.padded && !unused && a[3].kind == SA_NONE)
     raise(s->ctx, ERR_SCHEDULE, NOWHERE,
           "transform_layout: the new layout of buffer '%s' has gaps; give a pad_value for them", from->name);
   const Buffer *to = buffer_new(s->m, from->name, from->dtype, v.map->nout, v.out_extent, NULL, NULL, from->scope,
                                 from->align, from->offset_factor, from->data);
   to = buffer_with_separators(s->m, to, v.map->separators);
-  Stmt *filler = v.padded ? filling_block(s, from) : NULL;
+  Stmt *filler = v.padded && !unused ? filling_block(s, from) : NULL;
   if (filler) fill_gaps(s, &v, filler, from, to, expr_cast(s->m, from->dtype, sched_arg_expr(s, &a[3], from->dtype)));
   Move move = {.layout = &v, .an = facts_analyzer(s, s->f->body), .from = from, .to = to};
   facts_bind_below(move.an, s->f->body);

@@ -90,10 +90,9 @@ bool region_apart(Sched *s, Analyzer *an, const Box *a, const Box *b)
 
 /* ---- iterations that do not see each other --------------------------------------------- */
 
-bool facts_injective(Sched *s, Stmt *block, int n, Stmt *const *loops, const char **why)
+static const IterVar *const *as_iters(Sched *s, int n, Stmt *const *loops)
 {
   Arena *a = scratch(s->ctx);
-  const Block *b = BLOCK(block);
   const IterVar **iters = arena_array(a, const IterVar *, n);
   for (int i = 0; i < n; i++) {
     IterVar *iv = arena_new_of(a, IterVar);
@@ -101,12 +100,44 @@ bool facts_injective(Sched *s, Stmt *block, int n, Stmt *const *loops, const cha
       .var = LOOPVAR(loops[i]), .min = loops[i]->u.loop.min, .extent = loops[i]->u.loop.extent, .kind = ITER_SPATIAL};
     iters[i] = iv;
   }
-  const Expr **index = arena_array(a, const Expr *, b->niter);
+  return iters;
+}
+
+static const Expr *const *bindings_of(Sched *s, const Block *b)
+{
+  const Expr **index = arena_array(scratch(s->ctx), const Expr *, b->niter);
   for (int i = 0; i < b->niter; i++) index[i] = b->iter[i].value;
-  IterSum *sums = arena_array(a, IterSum, b->niter);
+  return index;
+}
+
+bool facts_injective(Sched *s, Stmt *block, int n, Stmt *const *loops, const char **why)
+{
+  const Block *b = BLOCK(block);
+  const IterVar *const *iters = as_iters(s, n, loops);
+  const Expr *const *index = bindings_of(s, b);
   Analyzer *an = facts_analyzer(s, block->parent);
-  if (itermap_detect(an, b->niter, index, n, iters, NULL, ITERMAP_INJECTIVE, sums, why)) return true;
-  return b->predicate && itermap_detect(an, b->niter, index, n, iters, b->predicate, ITERMAP_INJECTIVE, sums, why);
+  if (itermap_detect(an, b->niter, index, n, iters, NULL, ITERMAP_INJECTIVE, NULL, why)) return true;
+  return b->predicate && itermap_detect(an, b->niter, index, n, iters, b->predicate, ITERMAP_INJECTIVE, NULL, why);
+}
+
+static bool overlaps_densely(Analyzer *an, int n, const Expr *const *index, int nloop, const IterVar *const *loop);
+
+void facts_check_affine(Sched *s, const char *prim, Stmt *block, const Stmt *top)
+{
+  Stmt **loop;
+  const Block *b = BLOCK(block);
+  int n = tree_loops_below(scratch(s->ctx), block, top, &loop);
+  const IterVar *const *iters = as_iters(s, n, loop);
+  const Expr *const *index = bindings_of(s, b);
+  Analyzer *an = facts_analyzer(s, block->parent);
+  const char *why = NULL;
+  bool plain = !facts_guarded(s, block);
+  if (plain && itermap_detect(an, b->niter, index, n, iters, NULL, ITERMAP_SURJECTIVE, NULL, &why)) return;
+  if (b->predicate && itermap_detect(an, b->niter, index, n, iters, b->predicate, ITERMAP_SURJECTIVE, NULL, &why))
+    return;
+  if (plain && overlaps_densely(an, b->niter, index, n, iters)) return;
+  raise(s->ctx, ERR_SCHEDULE, NOWHERE, "%s: the bindings of %s are not an affine map of its loops%s%s", prim,
+        tree_what(s, block), why ? ": " : "", why ? why : "");
 }
 
 /* Threads of a device share what is not in their own scope; a CPU's workers get

@@ -141,3 +141,52 @@ def test_an_instruction_alone_has_no_names():
     sch = tir.Schedule(chain)
     sch.get_loops(sch.get_block("B"))
     assert str(sch.trace.insts[1]) == "_, _ = sch.get_loops(block=_)"
+
+
+def test_bindings_that_are_not_affine_stay_in_order():
+    @T.prim_func
+    def squares(A: T.Buffer((14, 4), "float32"), B: T.Buffer((14, 4), "float32")):
+        for i, j, k in T.grid(4, 4, 4):
+            with T.block("B"):
+                vi = T.axis.spatial(14, i * i + j)
+                vk = T.axis.spatial(4, k)
+                B[vi, vk] = A[vi, vk] + 1.0
+
+    sch = tir.Schedule(squares)
+    i, j, k = sch.get_loops(sch.get_block("B"))
+    with pytest.raises(tir.ScheduleError, match="not an affine map"):
+        sch.reorder(k, i)
+    sch.reorder(k, j)  # under one step of i they are
+    check(sch, squares)
+
+
+def test_a_consumer_of_a_part_goes_into_its_producer():
+    @T.prim_func
+    def part(A: T.Buffer((16, 16), "float32"), C: T.Buffer((15, 13), "float32")):
+        B = T.alloc_buffer((4, 16, 4))
+        for i, j, k in T.grid(4, 16, 4):
+            with T.block("B"):
+                vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+                B[vi, vj, vk] = A[vi * 4 + vk, vj] * 2.0
+        for i, j in T.grid(15, 13):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi // 4, vj, vi % 4] + 1.0
+
+    sch = tir.Schedule(part)
+    sch.reverse_compute_inline("C")
+    assert "T.where(i*4 + k < 15 and j < 13)" in sch.mod.script()
+    check(sch, part)
+    with pytest.raises(tir.ScheduleError, match="predicate of its own"):
+        sch.cache_write("B", 0, "global")
+
+
+def test_gaps_that_nobody_uses():
+    sch = tir.Schedule(chain)
+    with pytest.raises(tir.ScheduleError, match="gaps"):
+        sch.transform_layout("B", "B", lambda i, j: (i, j // 5, j % 5))
+    with pytest.raises(tir.ScheduleError, match="int8"):
+        sch.transform_layout("B", "B", lambda i, j: (i, j // 5, j % 5), pad_value=tir.IntImm("int8", 0))
+    sch.transform_layout("B", "B", lambda i, j: (i, j // 5, j % 5), assume_injective_transform=True)
+    assert "(16, 3, 5)" in sch.mod.script()
+    check(sch)

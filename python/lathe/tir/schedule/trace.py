@@ -97,7 +97,6 @@ def parse_params(text: str) -> List[Param]:
 #: Parameters of TVM's methods that only have one meaning here: name -> accepted value.
 FIXED: Dict[str, Dict[str, Any]] = {
     "split": {"disable_predication": False},
-    "transform_layout": {"assume_injective_transform": False},
 }
 
 #: name, parameters, result and doc of each primitive.
