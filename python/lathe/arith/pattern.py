@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from .. import error
 from .._ffi import WORLD, call
@@ -139,27 +139,45 @@ def deduce_bound(var: Var, cond: Any, hint_map: Dict[Var, IntSet], relax_map: Di
             raise error.ArgumentError(f"deduce_bound: the set of {v} is no interval")
         if not s.is_everything():
             analyzer.bind(v, Range.from_min_extent(s.min_value, s.max_value - s.min_value + 1))
-    nothing = IntervalSet(pos_inf(), neg_inf())
-    compare = convert(cond)
-    if not isinstance(compare, (tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ)):
-        return nothing
-    left, right = _uses(compare.a, var), _uses(compare.b, var)
-    if left + right != 1:
-        return nothing
-    inner, bound = (compare.a, compare.b) if left else (compare.b, compare.a)
     deduce = _Deduce(var, analyzer, relax_map)
+    low: Any = None
+    high: Any = None
+    for part in _conjunction(convert(cond)):
+        found = _deduce_compare(deduce, part)
+        if found is None:
+            return IntervalSet(pos_inf(), neg_inf())
+        if not found.min_value.same_as(neg_inf()):
+            low = found.min_value if low is None else tir.Max(low, found.min_value)
+        if not found.max_value.same_as(pos_inf()):
+            high = found.max_value if high is None else tir.Min(high, found.max_value)
+    return IntervalSet(neg_inf() if low is None else Analyzer().simplify(low),
+                       pos_inf() if high is None else Analyzer().simplify(high))
+
+
+def _conjunction(cond: PrimExpr) -> List[PrimExpr]:
+    return _conjunction(cond.a) + _conjunction(cond.b) if isinstance(cond, tir.And) else [cond]
+
+
+def _deduce_compare(deduce: _Deduce, compare: PrimExpr) -> Optional[IntervalSet]:
+    """The values for which one comparison holds; None where they cannot be told."""
+    if not isinstance(compare, (tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ)):
+        return None
+    left, right = _uses(compare.a, deduce.var), _uses(compare.b, deduce.var)
+    if left + right != 1:
+        return None
+    inner, bound = (compare.a, compare.b) if left else (compare.b, compare.a)
     if isinstance(compare, tir.EQ):
-        return _deduce_equal(deduce, inner, bound) or nothing
+        return _deduce_equal(deduce, inner, bound)
     at_least = isinstance(compare, (tir.GT, tir.GE)) == bool(left)
     if isinstance(compare, (tir.LT, tir.GT)):
         bound = bound + 1 if at_least else bound - 1
     found = deduce.solve(inner, bound, at_least)
     if found is None:
-        return nothing
+        return None
     return IntervalSet(found[0], pos_inf()) if found[1] else IntervalSet(neg_inf(), found[0])
 
 
-def _deduce_equal(deduce: _Deduce, e: Any, value: Any) -> Any:
+def _deduce_equal(deduce: _Deduce, e: Any, value: Any) -> Optional[IntervalSet]:
     """The one value for which e equals the value, where there is one for certain; else None."""
     while not isinstance(e, Var):
         left = _uses(getattr(e, "a", e), deduce.var) > 0
