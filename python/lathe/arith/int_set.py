@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Sequence
 
 from .._ffi import WORLD, call
-from ..tir.expr import PrimExpr, Range, Var, convert
+from ..tir.expr import IntImm, PrimExpr, Range, Var, convert
 
 _POS_INF = Var("pos_inf", "handle")
 _NEG_INF = Var("neg_inf", "handle")
@@ -42,6 +42,8 @@ class IntSet:
         e = convert(vec)
         if type(e).__name__ != "Ramp":
             return IntSet.single_point(e)
+        if not isinstance(e.lanes, (int, IntImm)):  # as many as the processor has
+            return IntervalSet(e.base, _POS_INF) if int(e.stride) >= 0 else IntervalSet(_NEG_INF, e.base)
         last = e.base + e.stride * (e.lanes - 1)
         return IntervalSet(*((e.base, last) if int(e.stride) >= 0 else (last, e.base)))
 
@@ -136,3 +138,32 @@ def estimate_region_upper_bound(
     found = _region(region, var_dom, predicate, False)
     assert found is not None
     return found
+
+
+def union_lower_bound(sets: Sequence[IntSet]) -> IntSet:
+    """One interval that the union holds; nothing, from pos_inf to neg_inf, where the sets do not follow each other.
+
+    Sets follow each other where one begins, for certain, no later than behind the end of those before it."""
+    intervals = [s for s in sets if isinstance(s, IntervalSet) and not s.is_nothing()]
+    if not intervals:
+        return IntervalSet(_POS_INF, _NEG_INF)
+    whole = intervals.pop(0)
+    while intervals:
+        following = next((s for s in intervals if _touch(whole, s)), None)
+        if following is None:
+            return IntervalSet(_POS_INF, _NEG_INF)
+        intervals.remove(following)
+        whole = IntervalSet(_end(whole.min_value, following.min_value, _NEG_INF, "min"),
+                            _end(whole.max_value, following.max_value, _POS_INF, "max"))
+    return whole
+
+
+def _touch(a: IntervalSet, b: IntervalSet) -> bool:
+    return all(_is(low, _NEG_INF) or _is(high, _POS_INF) or call("prove", WORLD, low <= high + 1, *[[]] * 6)
+               for low, high in ((a.min_value, b.max_value), (b.min_value, a.max_value)))
+
+
+def _end(a: PrimExpr, b: PrimExpr, infinite: Var, choice: str) -> PrimExpr:
+    if _is(a, infinite) or _is(b, infinite):
+        return infinite
+    return call("simplify", WORLD, call("binary", WORLD, choice, a, b), *[[]] * 6)

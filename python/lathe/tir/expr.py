@@ -513,7 +513,8 @@ class BufferLoad(PrimExpr):
     """An element of a buffer."""
 
     def __init__(self, buffer: Any, indices: Sequence[ExprLike], span: Any = None):
-        self._adopt(call("load", WORLD, buffer, list(indices)))
+        of_tensor = isinstance(buffer, ExprOp) and callable(buffer)  # of a tensor expression
+        self._adopt(buffer(*indices) if of_tensor else call("load", WORLD, buffer, list(indices)))
 
     @property
     def buffer(self) -> Any:

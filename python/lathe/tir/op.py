@@ -237,6 +237,8 @@ def comm_reducer(
         if args:
             raise error.ArgumentError(f"{name}: a reducer takes an expression, axes, where and init")
         several = isinstance(expr, (list, tuple))
+        if not several and isinstance(axis, PrimExpr):  # two values, combined at once
+            return fcombine(convert(expr), axis)
         source = [convert(e) for e in as_tuple(expr)]
         dtypes = [e.dtype for e in source]
         axes = [_reduce_axis(name, a) for a in as_tuple(axis)]
