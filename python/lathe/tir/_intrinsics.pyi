@@ -194,7 +194,7 @@ def bf16_dot(*args: Any) -> PrimExpr:
     """two uint32, each a pair of bfloat16, or two uint64 of four: the sum of the products, float32; added to a sum it may round in another order"""
 
 def dot(*args: Any) -> PrimExpr:
-    """x1 … xg, y1 … yg, as many of a side as make 32 bits, or eight bytes: x1*y1 + … + xg*yg; of integers int32, of bfloat16 float32"""
+    """x1 … xg, y1 … yg, as many of a side as make 32 bits, of bytes also 64 or 128: x1*y1 + … + xg*yg; of integers int32, of bfloat16 float32"""
 
 def word_dot(*args: Any) -> PrimExpr:
     """dot of the bytes of two uint32 or two uint64, int32; lowering makes it where neighbours in memory are a word; the third argument says which sides are signed: 1 the first, 2 the second"""

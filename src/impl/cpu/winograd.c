@@ -223,7 +223,7 @@ static void points_together(ImplGroup *g, BlockRV tiles)
   static const char *const names[] = {"oo", "eps", "c", "nu", "oi"};
   for (int i = 0; i < 5; i++) in[i] = var_new(m, names[i], DT_I32, VAR_PLAIN);
   for (int i = 0; i < 5; i++) out[i] = var_expr(in[from[i]]);
-  *map = (IndexMap){5, 5, in, out};
+  *map = (IndexMap){.nin = 5, .nout = 5, .in = in, .out = out};
   sched_transform_layout(g->s, tiles, true, 0, map, NULL);
 }
 
