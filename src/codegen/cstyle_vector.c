@@ -232,9 +232,26 @@ static const char *unsigned_operand(Cgen *g, const Expr *e, int prec, bool top)
   return cs_wrap(g, cs_frag(s, own), prec);
 }
 
+/* a * b + c by one instruction, where the target has it for such vectors; false: not so. */
+static bool relaxed_madd(Cgen *g, const Expr *e, Frag *out)
+{
+  if (e->kind != E_ADD || !dtype_eq(e->dtype, dtype_lanes(DT_F32, 4))) return false;
+  if (g->target->arch != ARCH_WASM32 || !strstr(g->target->attrs, "+relaxed-simd")) return false;
+  int product = e->arg[1]->kind == E_MUL && !cs_is_shared(g, e->arg[1]) ? 1 : 0;
+  const Expr *mul = e->arg[product];
+  if (mul->kind != E_MUL || cs_is_shared(g, mul)) return false;
+  const char *a = cs_text(g, mul->arg[0]);
+  const char *b = cs_text(g, mul->arg[1]);
+  const char *c = cs_text(g, e->arg[1 - product]);
+  *out = cs_frag(cs_fmt(g, "__builtin_wasm_relaxed_madd_f32x4(%s, %s, %s)", a, b, c), P_POST);
+  return true;
+}
+
 static Frag binary(Cgen *g, const Expr *e)
 {
   DType t = e->dtype;
+  Frag fused;
+  if (relaxed_madd(g, e, &fused)) return fused;
   const char *op = e->kind == E_ADD   ? "+"
                    : e->kind == E_SUB ? "-"
                    : e->kind == E_MUL ? "*"
