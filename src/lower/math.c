@@ -790,14 +790,89 @@ static const Expr *round_by_adding(Module *m, const Expr *e)
   if (!product || !(lo > -4194304.0 && hi < 4194303.0)) return NULL;
   const Expr *sum = expr_add(m, round->arg[0], expr_float(m, round->dtype, MAGIC));
   const Expr *bits = expr_call(m, e->dtype, IN_REINTERPRET, 1, &sum);
-  return expr_sub(m, bits, expr_int(m, e->dtype, 0x4b400000));
+  return expr_sub(m, bits, expr_int(m, e->dtype, MAGIC_BITS));
+}
+
+/* ---- bytes between rescalings -------------------------------------------------------------------------- */
+
+static bool is_integer(const Expr *e, int64_t *out)
+{
+  if (e->kind == E_BROADCAST) e = e->arg[0];
+  if (e->kind != E_INT) return false;
+  *out = e->u.i;
+  return true;
+}
+
+/* e as x + *more, more being all numbers that are added. */
+static const Expr *without_numbers(const Expr *e, int64_t *more)
+{
+  int64_t v;
+  for (*more = 0; e->kind == E_ADD || e->kind == E_SUB; e = e->arg[0]) {
+    if (!is_integer(e->arg[1], &v)) break;
+    *more += e->kind == E_ADD ? v : -v;
+  }
+  return e;
+}
+
+/* A number rounded by adding, within limits that the byte between holds: the byte is what it was before, and so are its
+ * 32 bits.  NULL: it may be another. */
+static const Expr *through_byte(const Expr *e)
+{
+  const Expr *byte = e->arg[0];
+  if (e->dtype.bits != 32 || !dtype_is_int(e->dtype) || byte->kind != E_CAST || byte->dtype.bits != 8 ||
+      !dtype_is_int(byte->dtype) || !dtype_eq(byte->arg[0]->dtype, e->dtype))
+    return NULL;
+  int64_t more;
+  const Expr *bits = without_numbers(byte->arg[0], &more);
+  if (bits->kind != E_CALL || bits->u.intrin != IN_REINTERPRET || bits->arg[0]->kind != E_ADD) return NULL;
+  double magic;
+  double lo = -INFINITY;
+  double hi = INFINITY;
+  if (!is_number(bits->arg[0]->arg[1], &magic) || magic != 12582912) return NULL;
+  const Expr *x = bits->arg[0]->arg[0];
+  for (const Expr *next; (next = limit_of(x, &lo, &hi));) x = next;
+  more += MAGIC_BITS;
+  int64_t least = byte->dtype.code == DT_INT ? INT8_MIN : 0;
+  return nearbyint(lo) + (double)more >= (double)least && nearbyint(hi) + (double)more <= (double)(least + UINT8_MAX)
+             ? byte->arg[0]
+             : NULL;
+}
+
+/* A byte made of x >> n within limits, and a number added: from bit 16 on in 16 bits, of which a vector holds twice as
+ * many, and which are narrowed with saturation. */
+static const Expr *narrow_early(Module *m, const Target *target, const Expr *e)
+{
+  int64_t limit[2];
+  int64_t more, n;
+  if (target->codegen != CODEGEN_LLVM || target->arch != ARCH_AARCH64 || e->dtype.lanes < 8 || e->dtype.bits != 8 ||
+      !dtype_is_int(e->dtype) || !dtype_eq(dtype_elem(e->arg[0]->dtype), DT_I32))
+    return NULL;
+  const Expr *x = without_numbers(e->arg[0], &more);
+  const ExprKind kind[] = {x->kind == E_MIN ? E_MIN : E_MAX, x->kind == E_MIN ? E_MAX : E_MIN};
+  for (int i = 0; i < 2; i++) {
+    if ((ExprKind)x->kind != kind[i] || !is_integer(x->arg[1], &limit[i])) return NULL;
+    if (limit[i] < -UINT8_MAX || limit[i] > UINT8_MAX) return NULL;
+    x = x->arg[0];
+  }
+  if (x->kind != E_CALL || x->u.intrin != IN_SHR || !is_integer(x->arg[1], &n) || n < 16 || n > 31 ||
+      more < -UINT8_MAX || more > UINT8_MAX)
+    return NULL;
+  DType half = dtype_lanes(DTYPE(DT_INT, 16), e->dtype.lanes);
+  const Expr *high = expr_call(m, DT_NONE, IN_SHR, 2, (const Expr *[]){x->arg[0], expr_int(m, x->dtype, 16)});
+  const Expr *y = expr_cast(m, half, high);
+  y = expr_call(m, DT_NONE, IN_SHR, 2, (const Expr *[]){y, expr_int(m, half, n - 16)});
+  for (int i = 1; i >= 0; i--) y = expr_binary(m, kind[i], y, expr_int(m, half, limit[i]));
+  if (more) y = expr_add(m, y, expr_int(m, half, more));
+  return expr_cast(m, e->dtype, y);
 }
 
 static const Expr *expand_node(Rewriter *rw, const Expr *e)
 {
   if (e->kind == E_CAST) {
-    const Expr *rounded = round_by_adding(rw->m, e);
-    return rounded ? rounded : e;
+    const Expr *other = round_by_adding(rw->m, e);
+    if (!other) other = through_byte(e);
+    if (!other) other = narrow_early(rw->m, rw->env, e);
+    return other ? other : e;
   }
   const Expr *r = e->kind == E_CALL ? lower_math(rw->m, rw->env, e) : NULL;
   return r ? r : e;

@@ -164,6 +164,26 @@ def test_convolution_instructions(rng, cpu, instruction):
 # ---- convolutions over one and three dimensions, grouped ones, products of two tensors of data
 
 
+@pytest.mark.parametrize("zero, out_scale", [(-128, 0.35), (5, 0.02)])
+def test_residual_sums(rng, zero, out_scale):
+    """A convolution's result as bytes, and another tensor of bytes, rescaled and added: also where most of it is past
+    the limits.  The bytes between are no bytes in the kernel, and the sum is limited and narrowed in 16 bits."""
+    x, y = (rng.integers(-128, 128, (1, 32, 6, 6)).astype("int8") for _ in range(2))
+    unit, sums = const(1.0, "float32"), const(np.linspace(1e-3, 3e-3, 32), "float32")
+    weight = relay.const(rng.integers(-128, 128, (32, 32, 1, 1)).astype("int8"))
+    data, other = (relay.var(name, shape=x.shape, dtype="int8") for name in "xy")
+    made = Q.conv2d(data, weight, const(3), const(np.zeros(32)), unit, const(np.ones(32), "float32"), (1, 1), 32)
+    made = Q.requantize(made, sums, const(0), const(1.0, "float32"), const(-12), axis=1, out_dtype="int8",
+                        compute_dtype="float32", rounding="TONEAREST")
+    made = Q.add(made, other, const(0.3, "float32"), const(-12), const(0.2, "float32"), const(7),
+                 const(out_scale, "float32"), const(zero))
+    have, _ = compiled(made, {"x": x, "y": y})
+    assert have.min() == -128 and (zero < 0 or have.max() == 127) and len(np.unique(have)) > 20
+    if LLVM:
+        limits = [line for line in assembly(made, ARM).split("\n") if "smax" in line]
+        assert limits and all(".8h" in line for line in limits)
+
+
 def quantized_node(rng, op, data, weight, terms, bias=True, **attrs):
     """QLinearConv or QLinearMatMul over uint8 with an int8 weight (a second input for a weight of None)."""
     onnx = pytest.importorskip("onnx")
