@@ -147,7 +147,8 @@ def main():
     for r in rows:
         print(
             f"{r['fma_per_cycle']:5.2f} a cycle  {r['fma']:4} {r['instruction']:8} in {r['cycles']:6.1f}, "
-            f"{r['products_per_cycle']:5} products  memory {r['memory_per_fma']:.2f}  stack {r['stack']:3}  {r['kernel']}"
+            f"{r['products_per_cycle']:5} products  memory {r['memory_per_fma']:.2f}  stack {r['stack']:3}  "
+            f"{r['kernel']}"
         )
 
 

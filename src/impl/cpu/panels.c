@@ -13,8 +13,8 @@
  * gives a lane to each of four positions: a tile has 24 sums where conv.c, which keeps a register for each position,
  * has 20.  Weight and panels are read straight ahead, and asked for some hundred cycles before: waiting multiply-adds
  * leave such a core little room to look ahead by itself.  The copy pays where enough output channels share it.  With
- * bfloat16 a step is a pair of channels in one word, or four of them, and with bytes eight of them; over fours and eights
- * the tile is made of 2 x 2 blocks (blocks.c).
+ * bfloat16 a step is a pair of channels in one word, or four of them, and with bytes eight of them; over fours and
+ * eights the tile is made of 2 x 2 blocks (blocks.c).
  *
  * A plane whose extents are not known has so many positions as an expression says: whole tiles are computed, and what
  * is there is stored. */
@@ -213,8 +213,8 @@ static void step_parts(Module *m, const Window *w, const Expr *step, const Expr 
   part[0] = step;
 }
 
-/* Words of 64 bits are copied so fast that asking at each tap whether there is data takes longer than the copy: they read data
- * with zeros around. */
+/* Words of 64 bits are copied so fast that asking at each tap whether there is data takes longer than the copy: they
+ * read data with zeros around. */
 static const Tensor *pad_blocks(OpCall *c, Window *w, const Tensor *data)
 {
   int64_t before[] = {0, 0, w->before[0], w->before[1], 0};
