@@ -25,7 +25,7 @@ typedef struct Window {
 } Window;
 
 typedef struct Chain {
-  Vec(const Node *) node; /* an input of the function, then calls, each of the one before */
+  Vec(const Node *) node; /* an input of the function, or its reshape, then calls, each of the one before */
   Vec(Window) window;
   int axis; /* of the rows */
 } Chain;
@@ -125,14 +125,17 @@ static Chain chain_from(Module *m, const Uses *u, const Node *input)
   return c;
 }
 
-/* The function's input of rank 4 with the most bytes. */
+/* The longest from an input of rank 4, or from one that is reshaped to rank 4, which costs nothing. */
 static Chain find_chain(Module *m, const Node *f)
 {
   Uses u = uses_of(scratch(m->ctx), f);
   Chain best = {.axis = -1};
   for (int i = 0; i < fn_nparams(f); i++) {
-    if (!is_tensor(f->arg[i]) || f->arg[i]->type->ndim != 4) continue;
-    Chain c = chain_from(m, &u, f->arg[i]);
+    const Node *input = f->arg[i];
+    const Node *user = only_user(&u, input);
+    if (user && is_call_of(user, "reshape")) input = user;
+    if (!is_tensor(input) || input->type->ndim != 4) continue;
+    Chain c = chain_from(m, &u, input);
     if (c.node.n > best.node.n) best = c;
   }
   return best;
