@@ -198,6 +198,7 @@ typedef struct Split {
   Map exact;        /* data Var* of memory that is updated in place, local, or handed on */
   Map lets;         /* Var* -> SplitLet* */
   Vec(Held) locals; /* vectors that local memory is written in */
+  Map apart;        /* local memory whose vectors are taken lane by lane somewhere, and so everywhere: no quads */
 } Split;
 
 /* Widest element of the vectors computed in e; indices of its loads do not count, nor do words whose dot products fill
@@ -261,6 +262,17 @@ static bool in_quads(const Expr *e)
   return plain || is_beside(e) || e->kind == E_BROADCAST;
 }
 
+typedef struct ExactRead {
+  const Map *exact;
+  bool found;
+} ExactRead;
+
+static void note_exact(void *env, const Expr *e)
+{
+  ExactRead *r = env;
+  r->found |= e->kind == E_LOAD && map_has(r->exact, e->u.buffer->data);
+}
+
 static bool store_in_quads(const Split *sp, const Stmt *s)
 {
   const Expr *value = s->u.store.value;
@@ -268,8 +280,44 @@ static bool store_in_quads(const Split *sp, const Stmt *s)
   if (!target_has_quads(sp->lo->target) || sp->lets.n || s->u.store.mask || at->dtype.lanes % QUAD ||
       at->kind != E_RAMP || !expr_is_int(at->arg[1], 1))
     return false;
+  ExactRead r = {&sp->apart, map_has(&sp->apart, s->u.store.buffer->data)};
+  expr_visit(sp->lo->ctx, value, note_exact, &r);
   bool narrow = value->kind == E_CAST && is_narrow(value->dtype);
-  return in_quads(narrow ? value->arg[0] : value);
+  return !r.found && in_quads(narrow ? value->arg[0] : value);
+}
+
+typedef struct ApartWalk {
+  Split *sp;
+  bool changed;
+} ApartWalk;
+
+static void set_apart(ApartWalk *w, const Buffer *b)
+{
+  if (!strcmp(b->scope, "global") || map_has(&w->sp->apart, b->data)) return;
+  map_put(w->sp->tmp, &w->sp->apart, b->data, NULL);
+  w->changed = true;
+}
+
+static void note_apart_load(void *env, const Expr *e)
+{
+  if (e->kind == E_LOAD && e->dtype.lanes > 1) set_apart(env, e->u.buffer);
+}
+
+static bool note_apart(void *env, Stmt *s)
+{
+  ApartWalk *w = env;
+  if (s->kind != S_STORE || s->u.store.index[0]->dtype.lanes == 1 || store_in_quads(w->sp, s)) return true;
+  set_apart(w, s->u.store.buffer);
+  expr_visit(w->sp->lo->ctx, s->u.store.value, note_apart_load, w);
+  return true;
+}
+
+static void find_apart(Split *sp)
+{
+  for (ApartWalk w = {sp, target_has_quads(sp->lo->target)}; w.changed;) {
+    w.changed = false;
+    stmt_visit(sp->lo->f->body, note_apart, &w);
+  }
 }
 
 static void pieces_of(Split *sp, int lanes, int bits, Pieces *out)
@@ -282,17 +330,6 @@ static void pieces_of(Split *sp, int lanes, int bits, Pieces *out)
     vec_push(sp->tmp, out, (Piece){at, n, n});
     at += n;
   }
-}
-
-typedef struct ExactRead {
-  const Map *exact;
-  bool found;
-} ExactRead;
-
-static void note_exact(void *env, const Expr *e)
-{
-  ExactRead *r = env;
-  r->found |= e->kind == E_LOAD && map_has(r->exact, e->u.buffer->data);
 }
 
 /* The rest behind the first pieces as one more like the last, which reaches back over it. */
@@ -506,6 +543,7 @@ void lower_pass_split_vectors(Lower *lo)
   for (int i = 0; i < lo->f->nparam; i++)
     if (lo->f->param[i].buffer && lower_may_alias(lo->f, i))
       map_put(sp.tmp, &sp.exact, lo->f->param[i].buffer->data, NULL);
+  find_apart(&sp);
   lo->f->body = split_stmt(&sp, lo->f->body);
 }
 
