@@ -111,10 +111,21 @@ static const Expr *corrected(Index *x, ExprKind kind, const Expr *a, const Expr 
   return expr_select(m, wrong, expr_add(m, r, b), r);
 }
 
+/* Quotients that were spelt in two ways may be one now, and what compares them or depends on that be known. */
+static const Expr *same_sides(Module *m, const Expr *e)
+{
+  bool compares = e->kind >= E_EQ && e->kind <= E_GE && e->dtype.lanes == 1;
+  if (compares && e->arg[0] == e->arg[1] && dtype_is_int(e->arg[0]->dtype) && e->arg[0]->pure)
+    return expr_bool(m, e->kind == E_EQ || e->kind == E_LE || e->kind == E_GE);
+  bool chooses = e->kind == E_SELECT || (e->kind == E_CALL && e->u.intrin == IN_IF_THEN_ELSE);
+  return chooses && e->arg[0]->kind == E_INT ? e->arg[e->arg[0]->u.i ? 1 : 2] : e;
+}
+
 static const Expr *division_node(Rewriter *rw, const Expr *e)
 {
   Index *x = rw->env;
   Module *m = rw->m;
+  e = same_sides(m, e);
   if (e->kind != E_FLOORDIV && e->kind != E_FLOORMOD) return e;
   const Expr *a = e->arg[0];
   const Expr *b = e->arg[1];

@@ -229,6 +229,23 @@ def test_products_of_vectors(case, tmp_path):
     check_bytes(case, "cortex-m55", "mps3-an547", "vmladavaq", tmp_path)
 
 
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "arm-none-eabi-gcc"])
+def test_source_with_vectors_is_clean(compiler, tmp_path):
+    """Without a warning, with Helium and without it."""
+    if not shutil.which(compiler):
+        pytest.skip(f"needs {compiler}")
+    mod, _ = bytes_net(3, 1, (3, 3), (1, 1), "int8", 0)
+    with lathe.transform.PassContext(opt_level=3):
+        lib = relay.build(mod, "cortex-m55", executor=Executor("aot", {"interface-api": "plain"}), mod_name="net")
+    (tmp_path / "net.c").write_text(lib.get_source("c"))
+    (tmp_path / "net.h").write_text(lib.get_source("h"))
+    cpus = ["-mcpu=cortex-m4", "-mcpu=cortex-m55"] if "arm" in compiler else ["-O1"]
+    for cpu in cpus:
+        sh(compiler, cpu, "-std=c99", "-ffreestanding", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+           *(["-mthumb", "-mfloat-abi=hard", "-mfpu=auto"] if "arm" in compiler else []),
+           "-c", tmp_path / "net.c", "-o", tmp_path / "net.o")  # fmt: skip
+
+
 def test_rounding_four_at_a_time(tmp_path):
     """Rescaling at its corners: halves of either sign, the largest and smallest sums, shifts of 0 and of many bits."""
     need_tools("mps3-an547")
