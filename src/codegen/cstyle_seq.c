@@ -58,7 +58,8 @@ static bool is_plain(Cgen *g, const Expr *rest)
 static void note_touch(Run *run, const Buffer *b, const Expr *index)
 {
   const Memory *mem = cs_memory(run->g, b);
-  if (mem->is_variable || (index->kind != E_RAMP && index->dtype.lanes != 1)) return;
+  bool beside = index->kind == E_RAMP && expr_is_int(index->arg[1], 1); /* lanes that lie apart are read one by one */
+  if (mem->is_variable || (!beside && index->dtype.lanes != 1)) return;
   Touch t = {.buffer = b};
   t.rest = cs_split_index(index, &t.at);
   vec_push(scratch(run->g->ctx), &run->touches, t);
