@@ -1,5 +1,5 @@
 /* test_impl_pool.c: pooling over windows, compiled: channels side by side and small maps; windows that hang over every
- * edge, a last one of ceil_mode, distances inside a window, bands of rows for many threads. */
+ * edge, a last one of ceil_mode, distances inside a window, bands of rows for many threads; planes of unknown extents. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -95,6 +95,27 @@ static void maps_computed(Fn *f)
   for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) check(f, "map", &maps[i], i, wide ? "pool.map" : NULL);
 }
 
+/* The mean of a plane whose extents are not known goes in vectors of channels. */
+static void open_planes_computed(Fn *f)
+{
+  for (int64_t size = 1; size <= 9; size += 4) {
+    fresh(f);
+    const Expr *n = var_expr(var_new(f->m, "n", DT_I32, VAR_SIZE));
+    const Expr *shape[] = {expr_i32(f->m, 2), expr_i32(f->m, 3), n, n, expr_i32(f->m, 8)};
+    const Node *x = f->param[f->n++] = node_var(f->m, "x", type_tensor(f->m, DT_F32, 5, shape));
+    const void *a = fn_attrs(f, "nn.global_avg_pool2d", "layout", "\"NCHW8c\"", NULL);
+    const Node *y = CALL(f, "nn.global_avg_pool2d", a, x);
+    fn_check(f, "open plane", y, size, 1e-5);
+    Module *dst = module_new(f->ctx);
+    ImplResult r;
+    const char *text = func_print(f->m->arena, fn_lower(f, dst, fn_done(f, y), &r));
+    const char *first = strstr(text, "adaptive_pool_sum_init"); /* stands before the loops of the sum … */
+    const char *lanes = strstr(text, "T.vectorized");           /* … in vectors */
+    if (!lanes || !first || lanes > first) raise(f->ctx, ERR_INTERNAL, NOWHERE, "the sum is not in vectors:\n%s", text);
+    module_release(dst);
+  }
+}
+
 #define CASE(name)                      \
   static void test_##name(void **state) \
   {                                     \
@@ -108,12 +129,14 @@ static void test_bands_computed(void **state)
   run_job(bands_computed, "llvm");
 }
 CASE(maps_computed)
+CASE(open_planes_computed)
 CASE(columns_computed)
 
 int main(int argc, char **argv)
 {
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_channels_computed), cmocka_unit_test(test_bands_computed),
-                                     cmocka_unit_test(test_maps_computed), cmocka_unit_test(test_columns_computed)};
+                                     cmocka_unit_test(test_maps_computed), cmocka_unit_test(test_columns_computed),
+                                     cmocka_unit_test(test_open_planes_computed)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
