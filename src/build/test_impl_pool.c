@@ -72,6 +72,26 @@ static void channels_computed(Fn *f)
     check(f, "channels", &channels[i], i, "pool.channels");
 }
 
+/* Tiles and bands that the model would not choose are right as well. */
+static void plans_computed(Fn *f)
+{
+  enum { EVERY = 7 };
+  for (size_t i = 3; i < 5; i++) {
+    int plans = EVERY;
+    for (int p = 0; p < plans; p += EVERY) {
+      fresh(f);
+      const Node *call = fn_body(graph_infer(f->m, fn_done(f, call_of(f, &channels[i]))));
+      ImplCall of = {f->m, f->m->arena, f->target, &f->config, call};
+      PlanList list;
+      impl_plans(&of, &list);
+      plans = list.v.n;
+      assert_true(plans > EVERY);
+      const char *text = plan_text(f->m->arena, &list.v.v[p]);
+      want_impl(f, text, fn_check(f, text, node_call_planned(f->m, call, text), 0, 0), "pool.channels");
+    }
+  }
+}
+
 /* On a machine with slow memory and many cores every map is cut into bands. */
 static void bands_computed(Fn *f)
 {
@@ -123,6 +143,11 @@ static void open_planes_computed(Fn *f)
     on_targets(name);                   \
   }
 CASE(channels_computed)
+static void test_plans_computed(void **state)
+{
+  (void)state;
+  run_job(plans_computed, "llvm");
+}
 static void test_bands_computed(void **state)
 {
   (void)state;
@@ -135,8 +160,9 @@ CASE(columns_computed)
 int main(int argc, char **argv)
 {
   if (argc > 1) cmocka_set_test_filter(argv[1]);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_channels_computed), cmocka_unit_test(test_bands_computed),
-                                     cmocka_unit_test(test_maps_computed), cmocka_unit_test(test_columns_computed),
-                                     cmocka_unit_test(test_open_planes_computed)};
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_channels_computed),    cmocka_unit_test(test_bands_computed),
+    cmocka_unit_test(test_maps_computed),        cmocka_unit_test(test_columns_computed),
+    cmocka_unit_test(test_open_planes_computed), cmocka_unit_test(test_plans_computed)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -428,7 +428,8 @@ void transform_padded_schedule(ImplGroup *);
 
 /* ---- pool.c -------------------------------------------------------------------------------- */
 
-bool pool_fits(const Target *, const Node *call);
+extern const AttrsDef PoolPlan_table;
+void pool_plans(const ImplCall *, PlanList *);
 double pool_cost(const Target *, const Node *call);
 void pool_schedule(ImplGroup *);
 bool pool_map_fits(const Target *, const Node *call); /* small maps, a vector over the ends of rows */

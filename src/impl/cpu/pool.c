@@ -30,21 +30,11 @@ static const Pool2DAttrs *attrs_of(const Node *call) { return call->u.call.attrs
 
 static bool is_known(const Type *t, int d) { return t->shape[d]->kind == E_INT && t->shape[d]->u.i > 0; }
 
-/* Everything but the batch is known, and the last dimension is one of channels. */
-bool pool_fits(const Target *t, const Node *call)
-{
-  (void)t;
-  const Pool2DAttrs *a = attrs_of(call);
-  const Type *data = call->arg[0]->type;
-  size_t n = strlen(a->layout);
-  if (data->ndim < 3 || a->layout[0] != 'N' || (a->layout[n - 1] != 'c' && a->layout[n - 1] != 'C')) return false;
-  for (int d = 1; d < data->ndim; d++)
-    if (!is_known(data, d) || !is_known(call->type, d)) return false;
-  int dims = call->u.call.op->attrs == &Pool1D_attrs ? 1 : call->u.call.op->attrs == &Pool3D_attrs ? 3 : 2;
-  int64_t taps = 1;
-  for (int i = 0; i < dims; i++) taps *= a->pool_size.v[a->pool_size.n == 1 ? 0 : i];
-  return taps <= POOL_TAPS && call->type->shape[data->ndim - 1]->u.i >= 4;
-}
+#define POOL_PLAN(A, S)                                    \
+  A(S, INT, channels, NULL, "channels of a register tile") \
+  A(S, INT, x, NULL, "columns of a register tile")         \
+  A(S, INT, band, NULL, "rows of output that one thread computes together")
+DEFINE_PLAN(PoolPlan, POOL_PLAN)
 
 double pool_cost(const Target *t, const Node *call)
 {
@@ -53,29 +43,96 @@ double pool_cost(const Target *t, const Node *call)
   return bytes / cost_bandwidth(t);
 }
 
-/* Columns of a tile: they share taps and stay in half of the registers; a divisor of the row, if that is not too
- * short. */
-static int64_t row_tile(const Target *t, int64_t vectors, int64_t width, int64_t taps)
+/* A pool over channels that lie side by side, as its plans see it. */
+typedef struct PoolShape {
+  int64_t taps, outer, rows, columns, channels; /* outer: images and blocks of channels; rows 1: there are none */
+  int64_t window, apart;                        /* along a row */
+  int bits;
+} PoolShape;
+
+/* Everything but the batch is known, and the last dimension is one of channels. */
+static bool pool_shape(const Node *call, PoolShape *out)
 {
-  enum { STEPS = 96 }; /* vectors read by a tile, written out */
-  int64_t most = t->vector_registers / 2 / vectors;
-  int64_t best = 1;
-  taps *= vectors;
-  if (most * taps > STEPS) most = STEPS / taps > 1 ? STEPS / taps : 1;
-  for (int64_t x = 1; x <= most && x <= width; x++)
-    if (width % x == 0 || (x == most && best * 3 < most)) best = x;
-  return best;
+  const Pool2DAttrs *a = attrs_of(call);
+  const Type *data = call->arg[0]->type;
+  size_t n = strlen(a->layout);
+  Layout layout;
+  if (data->ndim < 3 || a->layout[0] != 'N' || (a->layout[n - 1] != 'c' && a->layout[n - 1] != 'C')) return false;
+  if (layout_parse(a->layout, &layout) || layout.n != data->ndim || layout_find(&layout, 'W') < 0) return false;
+  for (int d = 1; d < data->ndim; d++)
+    if (!is_known(data, d) || !is_known(call->type, d)) return false;
+  int dims = call->u.call.op->attrs == &Pool1D_attrs ? 1 : call->u.call.op->attrs == &Pool3D_attrs ? 3 : 2;
+  int y = layout_find(&layout, 'H');
+  int x = layout_find(&layout, 'W');
+  *out = (PoolShape){.taps = 1, .outer = 1, .rows = 1, .bits = data->dtype.bits};
+  for (int i = 0; i < dims; i++) out->taps *= impl_list_at(a->pool_size, i, 1);
+  for (int d = 0; d < layout.n - 1; d++)
+    if (d != y && d != x && is_known(call->type, d)) out->outer *= call->type->shape[d]->u.i;
+  if (y >= 0) out->rows = call->type->shape[y]->u.i;
+  out->columns = call->type->shape[x]->u.i;
+  out->channels = call->type->shape[layout.n - 1]->u.i;
+  out->window = impl_list_at(a->pool_size, dims - 1, 1), out->apart = impl_list_at(a->strides, dims - 1, 1);
+  return out->taps <= POOL_TAPS && out->channels >= 4;
 }
 
-/* Rows of a band: so few that every thread gets several bands, two at least, so that the first and the last of a
- * map can be told from the others outside the loop over columns. */
-static int64_t band_rows(int64_t outer, int64_t rows, int threads)
+static int pool_threads(const Target *t, const PoolShape *s)
 {
-  if (threads < 2 || outer >= 4 * threads) return rows;
-  int64_t bands = (4 * threads + outer - 1) / outer;
-  int64_t most = rows / 2;
-  if (bands > most) bands = most;
-  return bands < 2 ? rows : (rows + bands - 1) / bands;
+  double elements = (double)(s->outer * s->rows * s->columns * s->channels);
+  return cost_threads(t, elements * (double)s->taps, 2 * elements * s->bits / 8);
+}
+
+/* Tiles: what they compare or add, what they read (columns that windows have in common once), or the chain of one sum,
+ * whichever takes longest; then the memory. */
+static double pool_seconds(const Target *t, const PoolShape *s, const PoolPlan *p)
+{
+  static const double TILE_CYCLES = 6; /* of a tile's own instructions; fitted on a Neoverse-N1 */
+  int64_t lanes = target_lanes(t, s->bits);
+  double vectors = __builtin_ceil((double)p->channels / (double)lanes);
+  double sums = vectors * (double)p->x;
+  double taps = (double)s->taps;
+  double read = (double)((p->x - 1) * s->apart + s->window);
+  if (read > (double)(p->x * s->window)) read = (double)(p->x * s->window);
+  double cycles = taps * sums / cost_pipes(t);
+  double loads = taps / (double)s->window * read * vectors / cost_loads(t);
+  double chain = taps * t->core.fma_latency / 2;
+  if (loads > cycles) cycles = loads;
+  if (chain > cycles) cycles = chain;
+  double tiles = __builtin_ceil((double)s->columns / (double)p->x) *
+                 __builtin_ceil((double)s->channels / (double)p->channels) * (double)(s->outer * s->rows);
+  int threads = pool_threads(t, s);
+  double pieces = (double)s->outer * __builtin_ceil((double)s->rows / (double)p->band);
+  double bytes = (double)(s->outer * s->rows * s->columns * s->channels) * s->bits / 8;
+  double seconds = tiles * (cycles + TILE_CYCLES) / (1e9 * t->core.ghz) + bytes / cost_bandwidth(t);
+  return seconds / (threads * cost_busy(pieces, threads));
+}
+
+/* Bands of two rows at least, so that the first and the last of a map can be told from the others outside the loop over
+ * columns. */
+static void add_bands(const ImplCall *c, PlanList *list, const PoolShape *s, int64_t channels, int64_t x)
+{
+  for (int64_t bands = 1; bands == 1 || s->rows >= 2 * bands; bands *= 2) {
+    PoolPlan p = {channels, x, (s->rows + bands - 1) / bands};
+    plan_add(list, &p, pool_seconds(c->target, s, &p), 0);
+  }
+}
+
+void pool_plans(const ImplCall *c, PlanList *list)
+{
+  enum { STEPS = 96, VECTORS = 4 }; /* vectors that a tile reads, written out; those of a position */
+  PoolShape s;
+  if (!pool_shape(c->call, &s)) return;
+  int64_t lanes = target_lanes(c->target, s.bits);
+  for (int64_t v = 1; v <= VECTORS; v++) {
+    int64_t channels = v * lanes < s.channels ? v * lanes : s.channels;
+    if (v > 1 && (v - 1) * lanes >= s.channels) break;
+    if (v > 1 && s.channels % channels) continue;
+    int64_t vectors = alter_block_vectors(channels, lanes);
+    int64_t most = c->target->vector_registers / 2 / vectors;
+    if (most * s.taps * vectors > STEPS) most = STEPS / (s.taps * vectors);
+    if (most > s.columns) most = s.columns;
+    for (int64_t x = 1; x <= most || x == 1; x++)
+      if (s.columns % x == 0 || x == most) add_bands(c, list, &s, channels, x);
+  }
 }
 
 /* Loops of the nest by number, from the layout: the last two of H and W; the last one of all is the vectors'. */
@@ -113,15 +170,11 @@ void pool_schedule(ImplGroup *g)
   Nest *n = arena_new_of(g->arena, Nest);
   nest_read(g, pool, n);
   PoolLoops l = pool_loops(g, n);
-  int64_t lanes = target_lanes(g->target, n->bits);
-  int64_t channels = n->loop[l.c].extent;
-  int64_t width = channels > 4 * lanes ? lanes : channels;
-  int64_t taps = 1;
-  int64_t outer = 1;
-  for (int i = l.first; i < n->n; i++) taps *= n->loop[i].extent;
-  for (int i = 0; i < l.c; i++)
-    if (i != l.y && i != l.x) outer *= n->loop[i].extent ? n->loop[i].extent : 1;
-  int threads = cost_threads(g->target, n->iterations, 2 * n->iterations / (double)taps * n->bits / 8);
+  const PoolPlan *p = g->plan;
+  PoolShape shape;
+  if (!pool_shape(g->anchor, &shape))
+    raise(g->ctx, ERR_SCHEDULE, NOWHERE, "%s: its sizes are not known", g->anchor->u.call.op->name);
+  int threads = pool_threads(g->target, &shape);
   LoopRV order[NEST_LOOPS + 4];
   LoopRV yi = {-1};
   LoopRV xi;
@@ -130,16 +183,13 @@ void pool_schedule(ImplGroup *g)
   for (int i = 0; i < l.c; i++)
     if (i != l.y && i != l.x) order[k++] = n->loop[i].rv;
   if (l.y >= 0) {
-    int64_t rows = n->loop[l.y].extent;
-    int64_t band = band_rows(outer, rows, threads);
     yi = n->loop[l.y].rv;
-    if (band < rows) order[k++] = generic_split_by(g, yi, band, &yi);
+    if (p->band < shape.rows) order[k++] = generic_split_by(g, yi, p->band, &yi);
   }
   int shared = k;
   if (yi.id >= 0) order[k++] = yi;
-  order[k++] = generic_split_by(g, n->loop[l.x].rv,
-                                row_tile(g->target, alter_block_vectors(width, lanes), n->loop[l.x].extent, taps), &xi);
-  if (width < channels) order[k++] = generic_split_by(g, ci, width, &ci);
+  order[k++] = generic_split_by(g, n->loop[l.x].rv, p->x, &xi);
+  if (p->channels < shape.channels) order[k++] = generic_split_by(g, ci, p->channels, &ci);
   int inside = k;
   for (int i = l.first; i < n->n; i++) order[k++] = n->loop[i].rv;
   order[k++] = xi, order[k++] = ci;
