@@ -22,12 +22,22 @@ from .expr import Call, Constant, Function, RelayExpr, bind, var
 from .ty import TensorType
 
 
-class CostEstimator:
-    """Seconds of one run of a module's main, measured on this machine: modules that are compared run in turns, and the
-    least of several rounds counts.
+_SHORTEST = 1e-4  # seconds: shorter ones are not measured alone
 
-    inputs: values by name for the inputs of the model; others are random numbers, integers 0.  A round takes about
-    `seconds`."""
+
+def _seconds(run: Callable[[], None], n: int) -> float:
+    """Of one of n runs."""
+    start = time.perf_counter()
+    for _ in range(n):
+        run()
+    return (time.perf_counter() - start) / n
+
+
+class CostEstimator:
+    """Seconds of one run of a module's main, measured on this machine: modules that are compared run in turns, several
+    rounds of about `seconds`, and the shortest run counts, which other programs on the machine disturb least.
+
+    inputs: values by name for the inputs of the model; others are random numbers, integers 0."""
 
     def __init__(self, inputs: Optional[Dict[str, Any]] = None, rounds: int = 7, seconds: float = 0.02):
         self.inputs, self.rounds, self.seconds = dict(inputs or {}), rounds, seconds
@@ -40,18 +50,14 @@ class CostEstimator:
     def compare(self, mods: Sequence[IRModule], target: Any) -> List[float]:
         """What each costs; the numbers are good for a comparison."""
         runs = [self._runner(m, target) for m in mods]
-        counts, best = [], [float("inf")] * len(runs)
         for run in runs:
             run()
-            start = time.perf_counter()
-            run()
-            counts.append(max(1, int(self.seconds / max(time.perf_counter() - start, 1e-7))))
+        best = [min(_seconds(run, 1) for _ in range(3)) for run in runs]
+        together = [max(1, int(_SHORTEST / max(b, 1e-7))) for b in best]  # runs that the clock is read for
+        times = [max(1, int(self.seconds / max(b * n, 1e-7))) for b, n in zip(best, together)]
         for _ in range(self.rounds):
             for i, run in enumerate(runs):
-                start = time.perf_counter()
-                for _ in range(counts[i]):
-                    run()
-                best[i] = min(best[i], (time.perf_counter() - start) / counts[i])
+                best[i] = min(best[i], min(_seconds(run, together[i]) for _ in range(times[i])))
         return best
 
     def _runner(self, mod: IRModule, target: Any) -> Callable[[], None]:
