@@ -56,6 +56,13 @@ def test_boards(net, target, board, tmp_path):  # noqa: F811
     assert size["text"] > 500 and size["rodata"] >= lib.report["weights_bytes"] and 0 < size["stack"] < 4096
 
 
+def test_expected_outputs_of_other_shapes(net, tmp_path):  # noqa: F811
+    mod, params = relay.frontend.from_onnx(onnx.load(net[0]))
+    lib = relay.build(mod, "cortex-m4", params=params, executor=Executor("aot"), mod_name="net")
+    with pytest.raises(error.ArgumentError, match="the outputs are .* other arrays were given"):
+        lathe.micro.generate_project(lib, tmp_path, "mps2-an386", outputs=[np.zeros(3, "float32")])
+
+
 def test_the_largest_processor_is_compiled_for(net, tmp_path):  # noqa: F811
     need_tools("mps3-an547")
     sh(LATHE, "compile", net[0], "-f", "o", "-o", tmp_path / "net.o", "--target", "cortex-m85")
