@@ -5,8 +5,8 @@ BUILD  ?= build
 PYTHON := .venv/bin/python
 RUN_PY := PYTHONPATH=python $(PYTHON)
 
-.PHONY: help build demo test test-slow test-all conformance c-backend test-c-backend cross test-cross sanitized asan fuzz bench \
-        golden wheel format check-format clean
+.PHONY: help build demo test test-slow test-all test-rest all-builds conformance c-backend test-c-backend cross \
+        test-cross sanitized asan fuzz bench golden wheel format check-format clean
 
 help:
 	@echo "make build    the compiler: $(BUILD)/lathe, liblathe.so, liblathe_rt.so"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-c-backend   tests with a build that has no LLVM, so that everything goes through C"
 	@echo "make test-cross   builds for the other architecture and tests under qemu-user; models on other machines"
 	@echo "make test-all     everything that the others leave out; PART=K/N runs the Kth of N parts"
+	@echo "make test-rest    the part of that which CI has; PART=K/N as well"
 	@echo "make conformance   the public ONNX suites: counts, and what is not passed with its reason"
 	@echo "make asan     the C tests under AddressSanitizer and UBSan, the thread pool under TSan"
 	@echo "make fuzz     every fuzz target for FUZZ_SECONDS (20) each"
@@ -70,11 +71,18 @@ test-cross: build cross
 	@$(PYTHON) tests/run.py $(BUILD) --select machines
 
 # Everything that the others leave out, in units that tests/all.py lists; PART=K/N takes every Nth of them from the Kth.
-test-all: build sanitized cross c-backend
-	@tools/setup fuzz web browser
+# test-rest is what CI has of it.
+all-builds: build sanitized cross c-backend
+	@tools/setup fuzz web
 	@cmake --preset fuzz -B build-fuzz >/dev/null
 	@cmake --build build-fuzz --target fuzzers
+
+test-all: all-builds
+	@tools/setup browser
 	@$(PYTHON) tests/all.py $(if $(PART),--part $(PART))
+
+test-rest: all-builds
+	@$(PYTHON) tests/all.py --ci $(if $(PART),--part $(PART))
 
 sanitized:
 	@tools/setup build tests python

@@ -2,9 +2,10 @@
 """Runs what `make test`, `make test-cross`, `make test-c-backend` and `make asan` leave out: networks marked slow, the
 public ONNX suites, more tests of other architectures, of the C backend and with sanitizers, long fuzzing.
 
-    tests/all.py [--part K/N] [--match PART] [--list]
+    tests/all.py [--part K/N] [--match PART] [--ci] [--list]
 
-Each is a unit; the units are sorted by name, and part K of N (K from 1) is every Nth of them from the Kth.  Wants
+Each is a unit; the units are sorted by name, and part K of N (K from 1) is every Nth of them from the Kth; with --ci
+of those that tests/selection.py does not keep out of CI.  Wants
 build, build-asan, build-c, build-cross and build-fuzz as `make test-all` makes them."""
 import argparse
 import os
@@ -76,11 +77,13 @@ def part_of(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--part", type=part_of, default=(1, 1), metavar="K/N", help="every Nth unit from the Kth")
+    parser.add_argument("--ci", action="store_true", help="without what selection.CI_NEVER names")
     parser.add_argument("--list", action="store_true", help="names the units and runs none")
     parser.add_argument("--match", default="", help="only units whose name this expression finds")
     args = parser.parse_args()
     k, n = args.part
-    chosen = [unit for unit in units()[k - 1::n] if re.search(args.match, unit[0])]
+    there = [unit for unit in units() if not (args.ci and selection.finds(selection.CI_NEVER, unit[0]))]
+    chosen = [unit for unit in there[k - 1::n] if re.search(args.match, unit[0])]
     if args.list:
         print("\n".join(name for name, _, _ in chosen))
         return

@@ -31,6 +31,10 @@ END_TO_END = ["tests/python/test_end_to_end.py"]
 MACHINES = ["armv7-neon", "riscv64-v", "node"]
 MACHINES_LATER = ["aarch64", "armv7", "chromium", "riscv64", "x86-64"]
 
+# Units of tests/all.py that CI's rotating part leaves out: whole networks, some of minutes each (`make test-slow`), and
+# C tests that compile much or measure, which under the emulator is minutes each as well.
+CI_NEVER = ["^slow ", "^cross (driver_test_st|lower_test_(dtypes|random)|schedule_test_random|tune_test_[ms])"]
+
 SELECTIONS = {
     "asan": {"without": ASAN_LATER},
     "cross": {"match": CROSS},
