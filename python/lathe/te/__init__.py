@@ -10,6 +10,7 @@ from ..tir import (
     fma, fmod, hypot, if_then_else, indexdiv, indexmod, isfinite, isinf, isnan, ldexp, likely, log, log1p, log2,
     log10, max_value, min_value, multiply, nearbyint, nextafter, popcount, power, prod, round, rsqrt, sigmoid, sin,
     sinh, sqrt, subtract, sum, tan, tanh, trunc, truncdiv, truncmod)
+from . import hybrid
 from .autodiff import gradient
 from .operation import (
     compute, create_prim_func, evaluate, extern, placeholder, reduce_axis, scan, size_var, tag_scope, thread_axis,
@@ -49,7 +50,7 @@ __all__ = [
     "abs", "acos", "acosh", "add", "all", "any", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh",
     "ceil", "ceildiv", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh", "create_prim_func",
     "create_schedule", "decl_buffer", "decl_tensor_intrin", "div", "erf", "evaluate", "exp", "exp10", "exp2",
-    "extern", "floor", "floordiv", "floormod", "fma", "fmod", "gradient", "hypot", "if_then_else", "indexdiv", "indexmod",
+    "extern", "floor", "floordiv", "floormod", "fma", "fmod", "gradient", "hybrid", "hypot", "if_then_else", "indexdiv", "indexmod",
     "isfinite", "isinf", "isnan", "ldexp", "likely", "log", "log10", "log1p", "log2", "max", "max_value", "min",
     "min_value", "multiply", "nearbyint", "nextafter", "placeholder", "popcount", "power", "prod", "reduce_axis",
     "round", "rsqrt", "scan", "sigmoid", "sin", "sinh", "size_var", "sqrt", "subtract", "sum", "tag_scope", "tan",
