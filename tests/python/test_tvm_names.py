@@ -172,3 +172,51 @@ def f(A: T.Buffer((16,), "float32")):
 def test_a_block_has_no_name_to_give():
     with pytest.raises(lathe.error.ParseError, match="nothing to name 'x'"):
         lathe.script.from_source('@T.prim_func\ndef f():\n    with T.block("b") as x:\n        T.evaluate(0)\n')
+
+
+def test_a_program_built_by_calls():
+    from lathe.script.ir_builder import IRBuilder
+    from lathe.script.ir_builder import tir as B
+
+    def product(n, tail):
+        with IRBuilder() as ib:
+            with B.prim_func():
+                B.func_name("product")
+                B.func_attr({"tir.noalias": True})
+                a, b, c = (B.arg(name, B.Buffer((n, n), "float32")) for name in "abc")
+                scale = B.arg("scale", B.float32())
+                wide = B.alloc_buffer((n, n))
+                with B.grid(n, n, n) as (i, j, k):
+                    with B.block("sum"):
+                        vi, vj, vk = B.axis.remap("SSR", [i, j, k])
+                        B.reads(a[vi, vk], b[vk, vj])
+                        B.writes(wide[vi, vj])
+                        with B.init():
+                            B.buffer_store(wide, 0, [vi, vj])
+                        B.buffer_store(wide, wide[vi, vj] + a[vi, vk] * b[vk, vj], [vi, vj])
+                with B.parallel(n) as i:
+                    with B.serial(n) as j:
+                        with B.block("scaled"):
+                            vi = B.axis.spatial(n, i)
+                            vj = B.axis.spatial((0, n), j)
+                            if tail:
+                                B.where(j < n - 1)
+                            with B.If(vi % 2 == 0):
+                                with B.Then():
+                                    B.buffer_store(c, B.exp(wide[vi, vj] * scale), [vi, vj])
+                                with B.Else():
+                                    with B.Let(wide[vi, vj]) as x:
+                                        B.buffer_store(c, x * x, [vi, vj])
+        return ib.get()
+
+    f = product(6, True)
+    x, y, got = np.random.rand(6, 6).astype("float32"), np.random.rand(6, 6).astype("float32"), np.zeros((6, 6), "float32")
+    lathe.build(f)(x, y, got, np.float32(0.5))
+    want = np.where(np.arange(6)[:, None] % 2 == 0, np.exp(x @ y * 0.5), (x @ y) ** 2)
+    np.testing.assert_allclose(got[:, :5], want[:, :5], rtol=1e-5)
+    assert not got[:, 5].any()
+    assert f.attrs["global_symbol"] == "product" and [b.name for b in f.buffer_map.values()] == ["a", "b", "c"]
+    sch = tir.Schedule(f)
+    assert len(sch.get_loops(sch.get_block("sum"))) == 3
+    with pytest.raises(ValueError, match="there is no IRBuilder here"):
+        IRBuilder.current()
