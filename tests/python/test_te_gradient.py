@@ -37,7 +37,8 @@ def functions(x, y):
     return te.compute(
         x.shape,
         lambda i, j: te.tanh(x[j, i]) * te.sigmoid(y[i, j]) + te.max(x[i, j], y[i, j]) + te.sqrt(te.exp(x[i, i]))
-        + te.power(te.abs(y[i, j]) + 1.5, x[i, j]) - te.erf(x[i, 0]) + tir.Select(i < j, te.sin(x[i, j]), te.atan(y[j, i])),
+        + te.power(te.abs(y[i, j]) + 1.5, x[i, j]) - te.erf(x[i, 0])
+        + tir.Select(i < j, te.sin(x[i, j]), te.atan(y[j, i])),
     )
 
 

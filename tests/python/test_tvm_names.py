@@ -89,9 +89,18 @@ def test_deduce_bound_is_the_set_of_solutions(factor, compare, turned, divided):
 
 def test_deduce_bound_of_what_it_cannot_solve_is_nothing():
     a, b = te.var("a"), te.var("b")
-    for cond in (a + b, a * 2 - a > b, a % 16 < 10, tir.Max(a, 5) < 9, a // 8 == 3, 8 // a >= 2):
+    table = tir.decl_buffer((9,), "int32", "table")
+    for cond in (a + b, a * 2 - a > b, table[a] + a < 3, tir.shift_left(a, b) - a < 4, a % 16 < 10, tir.Max(a, 5) < 9, a // 8 == 3, 8 // a >= 2):
         assert arith.deduce_bound(a, cond, {b: IntervalSet(2, 3)}, {}).is_nothing()
     assert int(arith.deduce_bound(a, 5 * a == -10, {}, {}).min_value) == -2
+
+
+def test_unions_of_intervals():
+    low, high = arith.neg_inf(), arith.pos_inf()
+    whole = arith.int_set.union_lower_bound([IntervalSet(low, 0), IntervalSet(5, 9), IntervalSet(1, 6)])
+    assert whole.min_value.same_as(low) and int(whole.max_value) == 9
+    assert arith.int_set.union_lower_bound([IntervalSet(0, 3), IntervalSet(5, 9)]).is_nothing()
+    assert arith.int_set.union_lower_bound([IntervalSet(high, low), IntervalSet(2, high)]).max_value.same_as(high)
 
 
 def test_detect_clip_bound_through_min_and_not():
@@ -210,7 +219,8 @@ def test_a_program_built_by_calls():
         return ib.get()
 
     f = product(6, True)
-    x, y, got = np.random.rand(6, 6).astype("float32"), np.random.rand(6, 6).astype("float32"), np.zeros((6, 6), "float32")
+    x, y = (np.random.rand(6, 6).astype("float32") for _ in range(2))
+    got = np.zeros((6, 6), "float32")
     lathe.build(f)(x, y, got, np.float32(0.5))
     want = np.where(np.arange(6)[:, None] % 2 == 0, np.exp(x @ y * 0.5), (x @ y) ** 2)
     np.testing.assert_allclose(got[:, :5], want[:, :5], rtol=1e-5)

@@ -78,7 +78,11 @@ def detect_clip_bound(expr: Any, var_list: Sequence[Var]) -> List[PrimExpr]:
 
 def _uses(e: Any, var: Var) -> int:
     """How often the variable stands in the expression."""
-    return int(e.same_as(var)) if isinstance(e, Var) else sum(_uses(c, var) for c in e._fields() if isinstance(c, PrimExpr))
+    if isinstance(e, (list, tuple)):
+        return sum(_uses(part, var) for part in e)
+    if isinstance(e, Var):
+        return int(e.same_as(var))
+    return _uses(e._fields(), var) if isinstance(e, PrimExpr) else 0
 
 
 class _Deduce:

@@ -187,6 +187,10 @@ def _total(parts: List[Tensor]) -> Tensor:
     return compute(parts[0].shape, lambda *i: _sum([p(*i) for p in parts]), name=parts[0].op.name)
 
 
+def _same_place(a: Sequence[Any], b: Sequence[Any], dtype: str) -> PrimExpr:
+    return tir.all(*(x.equal(y) for x, y in zip(a, b))).astype(dtype) if a else tir.const(1, dtype)
+
+
 def _sum(terms: List[Any]) -> Any:
     out = terms[0]
     for t in terms[1:]:
@@ -203,11 +207,7 @@ def gradient(output: Tensor, inputs: Sequence[Tensor], head: Optional[Tensor] = 
     inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     n = output.ndim
     if head is None:
-        head = compute(
-            list(output.shape) * 2,
-            lambda *i: tir.all(*(a.equal(b) for a, b in zip(i[:n], i[n:]))).astype(output.dtype) if n else _one(output, 1),
-            name="identity",
-        )
+        head = compute(list(output.shape) * 2, lambda *i: _same_place(i[:n], i[n:], output.dtype), name="identity")
     lead = head.ndim - n
     if lead < 0:
         raise error.ShapeError(f"gradient: head has {head.ndim} dimensions, the output {n}")

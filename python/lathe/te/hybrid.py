@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import math
 import operator
 import textwrap
 import types
@@ -193,7 +194,8 @@ class _Reader:
             shape = list(args[0]) if isinstance(args[0], tuple) else [args[0]]
             dtype = args[1] if len(args) > 1 else "float32"
             if name == "allocate":
-                return self.builder.allocate(dtype, shape, name="scratch", scope=args[2] if len(args) > 2 else "").buffer
+                scope = args[2] if len(args) > 2 else ""
+                return self.builder.allocate(dtype, shape, name="scratch", scope=scope).buffer
             self.outputs.append(decl_buffer(shape, dtype, f"{self.name}_{len(self.outputs)}"))
             return self.outputs[-1]
         if name == "len":
@@ -226,7 +228,7 @@ def _run(func: Callable[..., Any], args: Tuple[Any, ...]) -> Any:
              "allocate": lambda shape, dtype="float32", _scope="": np.zeros(shape, dtype),
              "output_tensor": lambda shape, dtype="float32": np.zeros(shape, dtype),
              "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "rsqrt": lambda x: 1 / np.sqrt(x),
-             "popcount": lambda x: bin(x).count("1"), "power": np.power, "erf": np.vectorize(__import__("math").erf)}
+             "popcount": lambda x: bin(x).count("1"), "power": np.power, "erf": np.vectorize(math.erf)}
     for name in _FUNCTIONS:
         if name not in names and hasattr(np, name) and name not in ("max", "min", "round", "abs"):
             names[name] = getattr(np, name)
@@ -239,7 +241,9 @@ def _loops(func: Callable[..., Any], args: Tuple[Any, ...]) -> Any:
     assert isinstance(definition, ast.FunctionDef)
     parameters = [p.arg for p in definition.args.args]
     if len(parameters) != len(args):
-        raise error.ArgumentError(f"hybrid script '{func.__name__}' takes {len(parameters)} arguments, {len(args)} given")
+        raise error.ArgumentError(
+            f"hybrid script '{func.__name__}' takes {len(parameters)} arguments, {len(args)} given"
+        )
     names = {**func.__globals__, **inspect.getclosurevars(func).nonlocals}
     tensors = [a for a in args if isinstance(a, Tensor)]
     buffers = [decl_buffer(t.shape, t.dtype, t.op.name) for t in tensors]
