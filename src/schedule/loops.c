@@ -311,7 +311,6 @@ SchedArg prim_reorder(Sched *s, SchedArg *a)
   check_bounds_order(s, np, after);
   int nb = tree_blocks(tmp, before[np - 1], &block);
   for (int i = 0; i < nb; i++) {
-    facts_check_affine(s, "reorder", block[i], before[0]->parent);
     facts_check_order_free(s, "reorder", block[i]);
     check_reduction_order(s, block[i], np, before, after);
   }
