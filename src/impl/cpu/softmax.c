@@ -67,15 +67,6 @@ static double straight_cycles(const Turned *s, int64_t lanes)
   return rows * (double)s->length * (whole + rest);
 }
 
-/* Rows that are counted over several dimensions have to be whole bunches: the squares of others cannot be put in
- * order. */
-static bool is_one_dimension(const Type *t, int axis)
-{
-  int n = 0;
-  for (int d = 0; d < axis; d++) n += known_size(t, d) > 1;
-  return n <= 1;
-}
-
 void softmax_plans(const ImplCall *c, PlanList *list)
 {
   enum { MOST_VECTORS = 4 };
@@ -87,7 +78,6 @@ void softmax_plans(const ImplCall *c, PlanList *list)
     int64_t bytes = 3 * s.length * s.inner * rows * (nn_accumulator(t->dtype).bits / 8);
     double cycles = turned_cycles(&s, rows, lanes);
     if (bytes > cost_l1(c->target) || cycles >= straight_cycles(&s, lanes)) continue;
-    if (s.outer % rows && !is_one_dimension(t, s.axis)) continue;
     double elements = (double)(s.outer * s.length * s.inner);
     int threads = cost_threads(c->target, elements * 16, 2 * elements * dtype_bytes(t->dtype));
     plan_add(list, &(SoftmaxPlan){rows}, cycles / (1e9 * c->target->core.ghz) / threads, 0);
