@@ -176,9 +176,9 @@ void facts_check_inputs_final(Sched *, const char *prim, Stmt *block);
 /* region.c: distinct iterations of the loops run distinct instances of the block?  Loops not
  * given are fixed. */
 bool facts_injective(Sched *, Stmt *block, int n, Stmt *const *loops, const char **why);
-/* Raises unless the bindings of the block are an affine map of the loops between it and top (NULL: its scope), which
- * takes every value in its range. */
-void facts_check_affine(Sched *, const char *prim, Stmt *block, const Stmt *top);
+/* Raises unless the bindings of the block are an affine map of the loops of its scope, which takes every
+ * value in its range. */
+void facts_check_affine(Sched *, const char *prim, Stmt *block);
 /* Raises unless the instances of the block may run in any order (region.c, with the next three). */
 void facts_check_order_free(Sched *, const char *prim, Stmt *block);
 /* Raises if iterations of the loop could see each other's results. */

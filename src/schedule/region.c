@@ -122,11 +122,11 @@ bool facts_injective(Sched *s, Stmt *block, int n, Stmt *const *loops, const cha
 
 static bool overlaps_densely(Analyzer *an, int n, const Expr *const *index, int nloop, const IterVar *const *loop);
 
-void facts_check_affine(Sched *s, const char *prim, Stmt *block, const Stmt *top)
+void facts_check_affine(Sched *s, const char *prim, Stmt *block)
 {
   Stmt **loop;
   const Block *b = BLOCK(block);
-  int n = tree_loops_below(scratch(s->ctx), block, top, &loop);
+  int n = tree_loops_below(scratch(s->ctx), block, NULL, &loop);
   const IterVar *const *iters = as_iters(s, n, loop);
   const Expr *const *index = bindings_of(s, b);
   Analyzer *an = facts_analyzer(s, block->parent);

@@ -76,7 +76,7 @@ static Stmt *reduction_under(Sched *s, Stmt *loop)
     raise(s->ctx, ERR_SCHEDULE, NOWHERE, "rfactor: %s holds %d blocks; it must hold just the reduction",
           tree_what(s, loop), n);
   tree_check_plain(s, "rfactor", block[0]);
-  facts_check_affine(s, "rfactor", block[0], NULL);
+  facts_check_affine(s, "rfactor", block[0]);
   sched_check_starts(s, "rfactor", block[0]);
   const char *why = facts_not_reduction(s, block[0]);
   if (why)
