@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Networks with the libraries that have a plugin: how much of them goes there, and what that costs.
 
-    bench/byoc.py [--compilers openblas,dnnl,onnxruntime] [--networks resnet18,mobilenet_v2,bert] [--count | --choose] [--small]
+    bench/byoc.py [--compilers openblas,dnnl,onnxruntime] [--networks resnet18,mobilenet_v2,bert]
+                  [--count | --choose] [--small]
 
 Each network is given to each library as far as its patterns go.  Printed are the convolutions and products that went
 there, their part of all operations of such, the largest difference of the results over the largest value, and the
 processor time of a run over that of the network without the library (runs in turns, the least of several rounds
 counts).  --count stops behind the operations: nothing is compiled.  --choose also lets Lathe choose by measured cost,
-prints the same of that, and at the end the largest of those times: a choice that costs more than 5 % beside no library is
-a failure (exit status 1).  --small takes small images and few layers."""
+prints the same of that, and at the end the largest of those times: a choice that costs more than 5 % beside no library
+is a failure (exit status 1).  --small takes small images and few layers."""
 
 import argparse
 import pathlib

@@ -206,13 +206,15 @@ class Program:
         T, (x, w, b), y = self.net.tensors, (*ins, -1)[:3], outs[0]
         (o, k), rows = T[w]["shape"], bytes_of(T[x]) // T[w]["shape"][1]
         low, high = limits(options.scalar(0, "b"), T[y]["scale"][0], T[y]["zero"][0])
-        product = struct.unpack("f", struct.pack("f", T[x]["scale"][0] * T[w]["scale"][0]))[0]  # TFLite multiplies float32
+        # TFLite multiplies float32
+        product = struct.unpack("f", struct.pack("f", T[x]["scale"][0] * T[w]["scale"][0]))[0]
         m, s = multiplier(product / T[y]["scale"][0])
         text = f"    const cmsis_nn_fc_params params = {{{-T[x]['zero'][0]}, {-T[w]['zero'][0]}, {T[y]['zero'][0]}, {{{low}, {high}}}}};\n"
         text += f"    const cmsis_nn_per_tensor_quant_params quant = {{{m}, {s}}};\n"
         text += self.dims("in", rows, 1, 1, k) + self.dims("filter", k, 1, 1, o) + self.dims("bias", 1, 1, 1, o)
         text += self.dims("out", rows, 1, 1, o)
-        text += "    const cmsis_nn_context context = {@, arm_fully_connected_s8_get_buffer_size(&filter)};\n".replace("@", f"sums{self.layers}")
+        size = "arm_fully_connected_s8_get_buffer_size(&filter)"
+        text += f"    const cmsis_nn_context context = {{sums{self.layers}, {size}}};\n"
         text += "    if (context.size > most) most = context.size;\n"
         if b < 0:
             text += "    (void)bias;\n"
@@ -221,7 +223,8 @@ class Program:
         sums = f"sums{self.layers}"
         self.head += f"static int32_t {sums}[{o}];\n"
         self.before += f"  arm_vector_sum_s8({sums}, {k}, {o}, t{w}, {-T[x]['zero'][0]}, {-T[w]['zero'][0]}, {bias});\n"
-        text += f"    int status = arm_fully_connected_s8(&context, &params, &quant, &in, t{x}, &filter, t{w}, &bias, {bias}, &out, t{y});\n"
+        text += f"    int status = arm_fully_connected_s8(&context, &params, &quant, &in, t{x}, &filter, t{w}, "
+        text += f"&bias, {bias}, &out, t{y});\n"
         self.done(text)
 
     def avgpool(self, ins, outs, options):
@@ -324,7 +327,8 @@ def cmsis_library(work, flags):
     if not library.exists():
         objects = work / library.stem
         objects.mkdir(exist_ok=True)
-        kinds = ("Activation", "BasicMath", "Convolution", "FullyConnected", "NNSupport", "Pooling", "Softmax", "Transpose", "Reshape", "Pad")
+        kinds = ("Activation", "BasicMath", "Convolution", "FullyConnected", "NNSupport", "Pooling", "Softmax",
+                 "Transpose", "Reshape", "Pad")  # fmt: skip
         for source in [s for k in kinds for s in sorted((folder / f"Source/{k}Functions").glob("*.c"))]:
             if source.stem.endswith(("f16", "f32")):
                 continue
@@ -430,7 +434,9 @@ def with_less_ram(work, name, path, board, limit):
     """The same network kept to so many bytes of RAM; None: it is refused."""
     limits = ["--ram-limit", str(limit)]
     try_it = [LATHE, "micro", "new", path, "-o", work / f"less_{name}", "--board", board, *limits]
-    return None if subprocess.run(try_it, capture_output=True).returncode else run_lathe(work, name, path, board, limits)[1]
+    if subprocess.run(try_it, capture_output=True).returncode:
+        return None
+    return run_lathe(work, name, path, board, limits)[1]
 
 
 def cpu_of(project):

@@ -5,8 +5,8 @@
 PYTHON is one that has apache-tvm (0.27), apache-tvm-ffi 0.1.14 (0.1.15 crashes on AArch64), xgboost, cloudpickle and
 psutil; on a busy machine TVM gives up building.  For each of ten products and convolutions: the processor time
 of a call of each kernel (least of some rounds, in turns), TVM's over Lathe's, and the wall time that each search took.
-What the two give is compared.  With --check the status is 1 where TVM's kernel is faster by more than three hundredths, or
-Lathe's search took more than a tenth of the time."""
+What the two give is compared.  With --check the status is 1 where TVM's kernel is faster by more than three hundredths,
+or Lathe's search took more than a tenth of the time."""
 
 import argparse
 import logging

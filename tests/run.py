@@ -6,8 +6,8 @@
 
 Tests run --jobs at a time (default: one a CPU, four at most); those that measure threads or memory run alone after
 the others.  --runner is for programs of another architecture: what to put before a C test; --select is a choice
-that tests/selection.py makes; --machines are those of tests/python/machines.py, on each of which test_end_to_end.py runs
-its models.  The last line counts passed, failed and skipped."""
+that tests/selection.py makes; --machines are those of tests/python/machines.py, on each of which test_end_to_end.py
+runs its models.  The last line counts passed, failed and skipped."""
 import argparse
 import concurrent.futures
 import importlib.util

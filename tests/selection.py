@@ -31,8 +31,8 @@ END_TO_END = ["tests/python/test_end_to_end.py"]
 MACHINES = ["armv7-neon", "riscv64-v", "node"]
 MACHINES_LATER = ["aarch64", "armv7", "chromium", "riscv64", "x86-64"]
 
-# Units of tests/all.py that CI's rotating part leaves out: whole networks, some of minutes each (`make test-slow`); models
-# on machines without vectors and in Chromium, which CI does not install; C tests that compile much or measure, which
+# Units of tests/all.py that CI's rotating part leaves out: whole networks, some of minutes each (`make test-slow`);
+# models on machines without vectors and in Chromium, which CI does not install; C tests that compile much or measure, which
 # under the emulator is minutes each as well.
 CI_NEVER = ["^slow ", "^machine ",
             "^cross (driver_test_st|lower_test_(dtypes|random)|schedule_test_random|tune_test_[ms])"]

@@ -1,5 +1,6 @@
 /* test_impl_pool.c: pooling over windows, compiled: channels side by side and small maps; windows that hang over every
- * edge, a last one of ceil_mode, distances inside a window, bands of rows for many threads; planes of unknown extents. */
+ * edge, a last one of ceil_mode, distances inside a window, bands of rows for many threads; planes of unknown
+ * extents. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

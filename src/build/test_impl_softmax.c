@@ -1,5 +1,5 @@
-/* test_impl_softmax.c: softmax and log_softmax of many short rows at once, compiled: every number of rows that is turned
- * together, last rows that lie over those before, elements behind the axis, several dimensions before it. */
+/* test_impl_softmax.c: softmax and log_softmax of many short rows at once, compiled: every number of rows that is
+ * turned together, last rows that lie over those before, elements behind the axis, several dimensions before it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

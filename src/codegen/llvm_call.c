@@ -270,8 +270,8 @@ static LLVMValueRef spread_pair(Gen *g, const Expr *e)
 
 static DotElement dot_side(const Expr *dot, int i) { return dot->arg[2]->u.i >> i & 1 ? DOT_S8 : DOT_U8; }
 
-/* Two rows of words by two columns of words, of four bfloat16 or eight bytes: lowering left the lanes a 2 x 2 block, each row's word in two of them, each
- * column's too. */
+/* Two rows of words by two columns of words, of four bfloat16 or eight bytes: lowering left the lanes a 2 x 2 block, each
+ * row's word in two of them, each column's too. */
 static LLVMValueRef gen_block_dot(Gen *g, const Expr *dot, LLVMValueRef sum)
 {
   bool bytes = dot->u.intrin == IN_WORD_DOT;

@@ -80,8 +80,8 @@ static void put_call(Web *w, Text *t, int k)
   text_add(t, ");\n");
 }
 
-/* The threads' side of a parallel loop.  A worker sleeps until `started` changes; the thread that calls waits until none
- * is working, and sleeps for that only where it may: a page's own thread may not. */
+/* The threads' side of a parallel loop.  A worker sleeps until `started` changes; the thread that calls waits until
+ * none is working, and sleeps for that only where it may: a page's own thread may not. */
 static const char pool_c[] = /* clang-format off */
     "typedef int32_t (*Body)(int64_t begin, int64_t end, int32_t slot, void *env);\n"
     "static struct { Body body; void *env; int64_t n, step, next; } loop;\n"

@@ -286,8 +286,8 @@ typedef AttrDims AttrType_DIMS;
 /* Zeroed attributes with the defaults filled in. */
 void *attrs_new(Module *, const AttrsDef *);
 void *attrs_copy(Module *, const AttrsDef *, const void *);
-/* The same (or a copy) with the default in the place of each string that is NULL; the name of one that has none and must
- * be given, or NULL. */
+/* The same (or a copy) with the default in the place of each string that is NULL; the name of one that has none and
+ * must be given, or NULL. */
 const void *attrs_with_strings(Module *, const AttrsDef *, const void *, const char **missing);
 const AttrField *attrs_field(const AttrsDef *, const char *name);                  /* NULL if absent */
 void attrs_set_int(Module *, const AttrsDef *, void *, const char *name, int64_t); /* bool too */

@@ -176,7 +176,8 @@ const Target *pass_target_of(PassContext *, DevicePlan *, const Node *);
 /* ---- patch_rows.c ---------------------------------------------------------------------------------- */
 
 /* A way to compute the first layers of a function in bands of rows: the bytes that are there at the worst moment of
- * them, by the sizes of the tensors between the layers, and the bytes that are computed altogether, some of them twice. */
+ * them, by the sizes of the tensors between the layers, and the bytes that are computed altogether, some of them
+ * twice. */
 typedef struct PatchChoice {
   int64_t layers, patches;
   double bytes, work;

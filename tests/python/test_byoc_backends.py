@@ -1,4 +1,5 @@
-"""Libraries behind plugins of the runtime: OpenBLAS, oneDNN and ONNX Runtime agree with Lathe; plugins that are wrong are told."""
+"""Libraries behind plugins of the runtime: OpenBLAS, oneDNN and ONNX Runtime agree with Lathe; plugins that are wrong are
+told."""
 
 import functools
 import os

@@ -157,7 +157,8 @@ def test_tools_are_found_by_the_plain_name(triple, tmp_path):
     tools("armv7")
     for ending in ("o", "a", "so"):
         form = ["-f", ending] if ending != "so" else []
-        sh(LATHE, "compile", DIGITS, *SHAPE, "--target", f"c -mtriple={triple}", *form, "-o", tmp_path / f"net.{ending}")
+        out = tmp_path / f"net.{ending}"
+        sh(LATHE, "compile", DIGITS, *SHAPE, "--target", f"c -mtriple={triple}", *form, "-o", out)
     assert (tmp_path / "net.so").read_bytes()[18] == (tmp_path / "net.o").read_bytes()[18] == 40  # EM_ARM
 
 

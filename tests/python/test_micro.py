@@ -263,7 +263,8 @@ def test_rounding_four_at_a_time(tmp_path):
     factor = np.array([2**30, 2**30, 2**30, 2**30 + 1, 2**30, 2**30, 2**31 - 1, 2**30 + 7], "int32")
     shift = np.array([31, 32, 54, 54, 36, 36, 31, 33], "int32")
     const = lambda v, t: relay.const(np.array(v, t))  # noqa: E731
-    y = relay.qnn.op.dense(x, relay.const(w), const(0, "int32"), const(0, "int32"), const(1.0, "float32"), const(1.0, "float32"), 8)
+    none, one = const(0, "int32"), const(1.0, "float32")
+    y = relay.qnn.op.dense(x, relay.const(w), none, none, one, one, 8)
     y = relay.nn.bias_add(y, relay.const(bias))
     y = relay.qnn.op.contrib_multiply_shift(y, relay.const(factor), relay.const(shift), rounding="DOUBLE", least=31)
     y = relay.cast(relay.clip(y, -128, 127), "int8")

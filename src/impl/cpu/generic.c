@@ -909,8 +909,8 @@ static void reduce_plain(ImplGroup *g, const Nest *n, int depth, bool parallel)
 }
 
 /* Neighbouring loops of the sum, or of the results, that every access treats as one become one: whole planes are read
- * in vectors.  Not those of a sum that are to stand around vectors of results where an extent is not known: the quotient
- * by it that they would be is in the way of the other order. */
+ * in vectors.  Not those of a sum that are to stand around vectors of results where an extent is not known: the
+ * quotient by it that they would be is in the way of the other order. */
 static void join_loops(ImplGroup *g, Nest *n, int depth, int64_t lanes)
 {
   bool joined = false;
